@@ -1,0 +1,73 @@
+//! What can go wrong in a model.
+
+use std::path::PathBuf;
+
+use crate::{ModelKind, PrecisionError, Size};
+
+/// What can go wrong while weights are loaded or a clip is tracked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file of weights cannot be read at all.
+    #[error("cannot read the weights {path}: {reason}")]
+    WeightsUnreadable {
+        /// The file, or the name of embedded weights.
+        path: PathBuf,
+        /// What the system or the format's reader said.
+        reason: String,
+    },
+    /// The file was read, but is no checkpoint of a model known here.
+    #[error("the weights {path} do not fit: {reason}")]
+    WeightsUnknown {
+        /// The file, or the name of embedded weights.
+        path: PathBuf,
+        /// What was expected and what was found.
+        reason: String,
+    },
+    /// Tensors are missing, left over or of another shape. Every one is named.
+    #[error("the weights {path} do not fit {kind}: {}", problems.join("; "))]
+    WeightsMismatch {
+        /// The file, or the name of embedded weights.
+        path: PathBuf,
+        /// The model that was to be filled.
+        kind: ModelKind,
+        /// One phrase per tensor that does not fit.
+        problems: Vec<String>,
+    },
+    /// The device cannot compute in the precision that was asked for.
+    #[error(transparent)]
+    Precision(#[from] PrecisionError),
+    /// A query is not a number, or lies on a frame that the clip does not have.
+    #[error("query {index} is unusable: {reason}")]
+    Query {
+        /// Position in the list of queries.
+        index: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The frames pushed do not have the size that the session was opened for.
+    #[error("frames of {found} were pushed into a session for {expected}; push frames of one size")]
+    FrameSize {
+        /// The session's size.
+        expected: Size,
+        /// The size of the frames pushed.
+        found: Size,
+    },
+    /// No frame was pushed before tracking.
+    #[error("the clip has no frames; push at least one before tracking")]
+    NoFrames,
+    /// The run would need more memory than it may take.
+    #[error("tracking needs about {} MiB for this clip, but {} MiB may be used; use fewer frames or a smaller resolution", needed >> 20, budget >> 20)]
+    Memory {
+        /// Bytes that the run would need.
+        needed: u64,
+        /// Bytes that it may use.
+        budget: u64,
+    },
+    /// The caller asked to stop.
+    #[error("tracking was cancelled")]
+    Cancelled,
+    /// The tensor library or the device failed.
+    #[error("the computation failed: {0}")]
+    Device(#[from] candle_core::Error),
+}
