@@ -1,0 +1,200 @@
+//! One run: frames decoded beside the encoder, then the points followed.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use candle_core::{Device, Tensor};
+use track_model::{Context, Query, Session, Size};
+
+use crate::tracks::visibility_threshold;
+use crate::watch::Relay;
+use crate::{Cancel, Clip, Error, Provenance, Queries, QueryPoint, Result, Tracker, Tracks, Watch};
+
+/// Bytes of RGB in one chunk, at most (but at least a frame): enough for the encoder to work on, little
+/// beside what it needs itself.
+const CHUNK_BYTES: usize = 64 << 20;
+/// Frames in one chunk, at most.
+const CHUNK_FRAMES: usize = 16;
+/// Chunks that may wait between the decoder and the encoder.
+const CHUNKS_WAITING: usize = 2;
+
+/// Consecutive frames: RGB8 `[count, height, width, 3]`.
+struct Chunk {
+    count: usize,
+    data: Vec<u8>,
+}
+
+/// What the decoder knows when it has delivered the last frame.
+struct Decoded {
+    /// Source index and time of every frame.
+    stamps: Vec<(u64, f64)>,
+    warnings: Vec<String>,
+}
+
+pub(crate) fn run(
+    tracker: &Tracker,
+    clip: &Clip,
+    queries: &Queries,
+    watch: &Watch<'_>,
+) -> Result<Tracks> {
+    watch.cancel().check()?;
+    let points = queries.resolve(clip.width(), clip.height())?;
+    let expected = clip.expected_frames();
+    refuse_late_points(clip, &points, expected, watch.cancel())?;
+    let job = || compute(tracker, clip, points, expected, watch);
+    let result = match &tracker.pool {
+        Some(pool) => pool.install(job),
+        None => job(),
+    };
+    match result {
+        Err(Error::Model(track_model::Error::Cancelled)) => Err(Error::Cancelled),
+        other => other,
+    }
+}
+
+/// Refuses points beyond the clip before the encoder spends minutes on it. What a file says of its length
+/// may be wrong, so frames are counted before a point is refused for it.
+fn refuse_late_points(
+    clip: &Clip,
+    points: &[QueryPoint],
+    expected: Option<usize>,
+    cancel: &Cancel,
+) -> Result<()> {
+    let Some(expected) = expected else {
+        return Ok(());
+    };
+    if Queries::check_frames(points, expected).is_ok() {
+        return Ok(());
+    }
+    let mut frames = 0;
+    for frame in clip.frames()? {
+        cancel.check()?;
+        frame?;
+        frames += 1;
+    }
+    Queries::check_frames(points, frames)
+}
+
+fn compute(
+    tracker: &Tracker,
+    clip: &Clip,
+    points: Vec<QueryPoint>,
+    expected: Option<usize>,
+    watch: &Watch<'_>,
+) -> Result<Tracks> {
+    let size = Size {
+        width: clip.width() as usize,
+        height: clip.height() as usize,
+    };
+    let options = tracker.session_options();
+    if let (Some(frames), Some(budget)) = (expected, options.memory_budget) {
+        let needed = tracker.model.memory(size, frames, points.len(), &options);
+        if needed > budget {
+            return Err(track_model::Error::Memory { needed, budget }.into());
+        }
+    }
+    let relay = Relay {
+        watch,
+        frames: expected,
+    };
+    let context = Context {
+        profiler: watch.profiler().clone(),
+        observer: &relay,
+    };
+    let mut session = tracker.model.session(size, &options, context)?;
+    let decoded = encode(session.as_mut(), clip, size, watch.cancel())?;
+    let frames = decoded.stamps.len();
+    if frames == 0 {
+        return Err(Error::NoFrames { clip: clip.name() });
+    }
+    Queries::check_frames(&points, frames)?;
+    let queries: Vec<Query> = points
+        .iter()
+        .map(|p| Query {
+            t: p.t,
+            x: p.x,
+            y: p.y,
+        })
+        .collect();
+    let raw = session.track(&queries)?;
+    Tracks::assemble(
+        &raw,
+        points,
+        decoded.stamps,
+        provenance(tracker, clip),
+        decoded.warnings,
+    )
+}
+
+/// Pushes every frame of the clip into the session, decoding in a thread of its own.
+fn encode(session: &mut dyn Session, clip: &Clip, size: Size, cancel: &Cancel) -> Result<Decoded> {
+    let (sender, receiver) = sync_channel(CHUNKS_WAITING);
+    std::thread::scope(|scope| {
+        let decoder = scope.spawn(move || decode(clip, size, cancel, &sender));
+        let pushed = push(session, receiver, size);
+        // The receiver is gone by now, so a decoder that is ahead stops by itself.
+        let decoded = decoder
+            .join()
+            .unwrap_or_else(|_| Err(Error::Internal("the decoder's thread broke down".into())));
+        pushed?;
+        decoded
+    })
+}
+
+fn push(session: &mut dyn Session, chunks: Receiver<Chunk>, size: Size) -> Result<()> {
+    for chunk in chunks {
+        let shape = (chunk.count, size.height, size.width, 3);
+        let frames =
+            Tensor::from_vec(chunk.data, shape, &Device::Cpu).map_err(track_model::Error::from)?;
+        session.push(&frames)?;
+    }
+    Ok(())
+}
+
+fn decode(clip: &Clip, size: Size, cancel: &Cancel, out: &SyncSender<Chunk>) -> Result<Decoded> {
+    let frame_bytes = size.width * size.height * 3;
+    let most = (CHUNK_BYTES / frame_bytes.max(1)).clamp(1, CHUNK_FRAMES);
+    let empty = || Chunk {
+        count: 0,
+        data: Vec::with_capacity(most * frame_bytes),
+    };
+    let mut frames = clip.frames()?;
+    let mut stamps = Vec::new();
+    let mut chunk = empty();
+    for frame in frames.by_ref() {
+        cancel.check()?;
+        let frame = frame?;
+        stamps.push((frame.index, frame.time));
+        chunk.data.extend_from_slice(&frame.data);
+        chunk.count += 1;
+        if chunk.count == most && out.send(std::mem::replace(&mut chunk, empty())).is_err() {
+            // The encoder has stopped and says why.
+            break;
+        }
+    }
+    if chunk.count > 0 {
+        // As above: an encoder that has stopped has its own error.
+        let _ = out.send(chunk);
+    }
+    Ok(Decoded {
+        stamps,
+        warnings: frames.warnings().to_vec(),
+    })
+}
+
+fn provenance(tracker: &Tracker, clip: &Clip) -> Provenance {
+    Provenance {
+        program: format!("track {}", env!("CARGO_PKG_VERSION")),
+        model: tracker.model.kind().name().to_owned(),
+        weights: tracker.weights.clone(),
+        precision: tracker.precision.name().to_owned(),
+        device: tracker.device.clone(),
+        resolution: match tracker.resolution {
+            track_model::Resolution::Model => "model".to_owned(),
+            track_model::Resolution::Clip => "clip".to_owned(),
+            track_model::Resolution::Custom(s) => format!("{}x{}", s.width, s.height),
+        },
+        visibility_threshold: visibility_threshold(tracker.model.kind()),
+        clip: clip.info(),
+        ffmpeg: track_video::ffmpeg_version(),
+    }
+}
