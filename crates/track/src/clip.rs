@@ -106,7 +106,7 @@ impl Clip {
     ///
     /// `name` is what messages and outputs call the clip, `width` and `height` are the frames' size in pixels,
     /// `fps` their rate. `frames` starts the delivery; it is called once to track and once more for an
-    /// overlay, each time from the first frame. [`Pixels`](crate::Pixels) turns raw pixels into frames.
+    /// overlay, each time from the first frame. [`raw::convert`](crate::raw::convert) turns raw pixels into frames.
     ///
     /// ```
     /// use track::{Clip, Frame};
@@ -176,7 +176,7 @@ impl Clip {
             kind: SourceKind::Video,
             width,
             height,
-            frame_rate: Some(((fps * 1000.0).round() as u32, 1000)),
+            frame_rate: Some(fraction(fps)),
             frames,
             duration: frames.map(|n| n as f64 / fps),
             pixel_aspect: (1, 1),
@@ -277,6 +277,16 @@ impl fmt::Debug for Clip {
             .field("range", &self.range)
             .finish_non_exhaustive()
     }
+}
+
+/// A rate as a fraction in lowest terms, to a thousandth.
+fn fraction(fps: f64) -> (u32, u32) {
+    let (n, d) = ((fps * 1000.0).round() as u32, 1000);
+    let (mut a, mut b) = (n, d);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    (n / a, d / a)
 }
 
 /// The frames of a clip, one at a time; every one has the clip's size. The first error ends the iteration.
@@ -436,6 +446,14 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "frame 1 of app could not be read: camera unplugged"
+        );
+    }
+
+    #[test]
+    fn rates_are_fractions_in_lowest_terms() {
+        assert_eq!(
+            [25.0, 29.97, 0.5].map(fraction),
+            [(25, 1), (2997, 100), (1, 2)]
         );
     }
 

@@ -30,8 +30,12 @@
 
 mod clip;
 mod error;
+#[cfg(test)]
+mod fake;
 mod mask;
+mod memory;
 pub mod output;
+mod overlay;
 mod provenance;
 mod queries;
 mod query_file;
@@ -45,12 +49,16 @@ mod write;
 pub use clip::{Clip, ClipInfo, ClipOptions, FrameIter, Frames};
 pub use error::{Error, ErrorKind};
 pub use mask::Mask;
+pub use memory::MemoryClip;
 pub use output::Format;
+pub use overlay::{OverlayStyle, check_overlay};
 pub use provenance::{Provenance, WeightsRecord};
 pub use queries::{Queries, QueryPoint};
 pub use track_model::{ModelKind, Precision, Resolution, Size};
 pub use track_profile::{Profiler, Report};
-pub use track_video::{Frame, FrameRange, Position, ffmpeg_version};
+pub use track_video::{
+    Frame, FrameRange, OverlayOptions, OverlayScale, Position, WriterOptions, ffmpeg_version, raw,
+};
 pub use tracker::{DeviceChoice, MemoryBudget, Tracker, TrackerBuilder, Weights, default_weights};
 pub use tracks::{Status, Tracks};
 pub use watch::{Cancel, Progress, Stage, Watch};

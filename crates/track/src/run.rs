@@ -198,3 +198,159 @@ fn provenance(tracker: &Tracker, clip: &Clip) -> Provenance {
         ffmpeg: track_video::ffmpeg_version(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::{ErrorKind, Frame, MemoryBudget, Progress, Stage, fake};
+
+    const SIZE: (u32, u32) = (32, 24);
+
+    fn frame(n: u64) -> Frame {
+        Frame {
+            index: n,
+            time: n as f64 / 10.0,
+            width: SIZE.0,
+            height: SIZE.1,
+            data: vec![n as u8; (SIZE.0 * SIZE.1 * 3) as usize],
+        }
+    }
+
+    /// A clip that says nothing of its length.
+    fn clip(frames: u64) -> Clip {
+        Clip::from_source("clip", SIZE, 10.0, move || {
+            (0..frames).map(|n| Ok(frame(n)))
+        })
+        .unwrap()
+    }
+
+    fn tracker() -> Tracker {
+        fake::tracker(&Tracker::builder())
+    }
+
+    #[test]
+    fn every_frame_reaches_the_model_whatever_the_chunks() {
+        for frames in [1, 2, 15, 16, 17, 50] {
+            let queries = Queries::points([(0.0, 3.0, 4.0)]);
+            let tracks = tracker()
+                .track(&clip(frames), &queries, &Watch::new())
+                .unwrap();
+            assert_eq!(tracks.frames() as u64, frames);
+            let last = frames as usize - 1;
+            assert_eq!(tracks.position(last, 0), Some((3.0 + last as f32, 4.0)));
+            assert_eq!(tracks.frame_indices[last], frames - 1);
+        }
+    }
+
+    #[test]
+    fn progress_counts_frames_then_steps() {
+        let seen = Mutex::new(Vec::new());
+        let watch = Watch::new().on_progress(|p| seen.lock().unwrap().push(p));
+        let frames = (0..20).map(frame).collect();
+        let clip = Clip::from_frames("clip".into(), SIZE, 10.0, frames).unwrap();
+        tracker().track(&clip, &Queries::grid(2), &watch).unwrap();
+        drop(watch);
+        let progress = |stage, done, total| Progress {
+            stage,
+            done,
+            total: Some(total),
+        };
+        assert_eq!(
+            seen.into_inner().unwrap(),
+            [
+                progress(Stage::Encode, 16, 20),
+                progress(Stage::Encode, 20, 20),
+                progress(Stage::Track, 1, 1)
+            ]
+        );
+    }
+
+    #[test]
+    fn cancelling_ends_the_decoder_too() {
+        let cancel = Cancel::new();
+        let delivered = std::sync::Arc::new(AtomicUsize::new(0));
+        let count = std::sync::Arc::clone(&delivered);
+        let endless = Clip::from_source("endless", SIZE, 10.0, move || {
+            let count = std::sync::Arc::clone(&count);
+            (0..).map(move |n| {
+                count.fetch_add(1, Ordering::Relaxed);
+                Ok(frame(n))
+            })
+        })
+        .unwrap();
+        let watch = Watch::new()
+            .on_progress(|p| {
+                if p.done >= 32 {
+                    cancel.cancel();
+                }
+            })
+            .cancelled_by(&cancel);
+        let error = tracker()
+            .track(&endless, &Queries::grid(2), &watch)
+            .unwrap_err();
+        assert!(matches!(error, Error::Cancelled), "{error}");
+        assert!(delivered.load(Ordering::Relaxed) < 500);
+    }
+
+    #[test]
+    fn late_points_are_refused_with_and_without_a_known_length() {
+        let queries = Queries::points([(5.0, 1.0, 1.0)]);
+        let known =
+            Clip::from_frames("clip".into(), SIZE, 10.0, (0..5).map(frame).collect()).unwrap();
+        for clip in [clip(5), known] {
+            let error = tracker().track(&clip, &queries, &Watch::new()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Usage);
+            assert!(error.to_string().contains("numbered 0 to 4"), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_frames_and_failing_frames_are_errors() {
+        let error = tracker()
+            .track(&clip(0), &Queries::grid(1), &Watch::new())
+            .unwrap_err();
+        assert!(matches!(error, Error::NoFrames { .. }), "{error}");
+        let failing = Clip::from_source("clip", SIZE, 10.0, || {
+            (0..40).map(|n| match n {
+                39 => Err("the line is dead".to_owned()),
+                n => Ok(frame(n)),
+            })
+        })
+        .unwrap();
+        let error = tracker()
+            .track(&failing, &Queries::grid(1), &Watch::new())
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input);
+        assert!(error.to_string().contains("frame 39"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_fit_is_refused_before_frames_are_read() {
+        let builder = Tracker::builder().memory_budget(MemoryBudget::Bytes(4999));
+        let frames = (0..5).map(frame).collect();
+        let clip = Clip::from_frames("clip".into(), SIZE, 10.0, frames).unwrap();
+        let error = fake::tracker(&builder)
+            .track(&clip, &Queries::grid(1), &Watch::new())
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Device);
+    }
+
+    #[test]
+    fn one_tracker_serves_several_threads() {
+        let tracker = fake::tracker(&Tracker::builder().threads(Some(1)));
+        std::thread::scope(|scope| {
+            for n in 1..5_u64 {
+                let tracker = &tracker;
+                scope.spawn(move || {
+                    let tracks = tracker
+                        .track(&clip(n), &Queries::grid(2), &Watch::new())
+                        .unwrap();
+                    assert_eq!(tracks.frames() as u64, n);
+                });
+            }
+        });
+    }
+}

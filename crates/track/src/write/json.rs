@@ -203,7 +203,7 @@ mod tests {
         let changes = [
             text.replace("track/1", "track/9"),
             text.replace("[0.5,0.6,0.7]", "[0.5,0.6]"),
-            text.replacen("true,false,false", "true,false", 1),
+            text.replacen("true,true,false", "true,true", 1),
             text[..text.len() / 2].to_owned(),
             "[]".to_owned(),
         ];
