@@ -13,7 +13,6 @@ const DEFAULT_GRID: usize = 10;
 /// Everything that one run is to do.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) video: PathBuf,
     pub(crate) clip: Clip,
     pub(crate) queries: Queries,
     pub(crate) tracker: TrackerBuilder,
@@ -64,7 +63,6 @@ impl Job {
             .resolution(args.resolution.0)
             .threads(args.threads);
         Ok(Self {
-            video,
             clip,
             queries,
             tracker,
