@@ -10,7 +10,7 @@ use track::{DeviceChoice, ModelKind, Position, Precision, QueryPoint, Resolution
 const EXAMPLES: &str = "\
 Examples:
   track street.mp4
-      Follow a 10 by 10 grid from the first frame; write street.tracks.json and street.tracks.mp4 here.
+      Follow a 10 by 10 grid; write street.tracks.json and street.tracks.mp4 here.
   track street.mp4 --points 0,320,240 --points 12,100.5,80 -o points.csv
       Follow two points, one from frame 0 and one from frame 12; write a table.
   track street.mp4 --mask car.png --grid 20 --query-frame 30 -o car.npz --overlay car.gif
@@ -18,8 +18,8 @@ Examples:
   track street.mp4 --start 2.5s --end 4s --overlay sheet.png --json
       Track a part of the video, draw a contact sheet, and summarise for a script.
 
-Positions are in pixels of the displayed picture, x to the right and y down, with (0, 0) in the corner of the
-corner pixel: the middle of that pixel is (0.5, 0.5). Frames are counted from 0 at --start.
+Positions are in pixels of the displayed picture, x to the right and y down, with (0, 0) in the \
+corner of the corner pixel: the middle of that pixel is (0.5, 0.5). Frames are counted from 0 at --start.
 
 Exit codes:
   0  done                               4  weights that cannot be read or do not fit
@@ -96,7 +96,7 @@ pub(crate) struct TrackArgs {
     pub(crate) video: Option<PathBuf>,
 
     /// Lay an N by N grid over the picture, or over the mask [default: 10 when no points are given].
-    #[arg(long, value_name = "N", help_heading = "Points")]
+    #[arg(long, value_name = "N", value_parser = grid, help_heading = "Points")]
     pub(crate) grid: Option<usize>,
 
     /// Follow the point at x, y (pixels) on frame t. May be given again.
@@ -258,10 +258,16 @@ impl ValueEnum for ModelArg {
 
 fn threads(text: &str) -> Result<usize, String> {
     // Far above any machine; beyond it the system refuses threads one by one.
-    match text.parse() {
-        Ok(n @ 1..=1024) => Ok(n),
-        _ => Err("write a number from 1 to 1024".to_owned()),
-    }
+    number(text, 1024)
+}
+
+fn grid(text: &str) -> Result<usize, String> {
+    number(text, 1000)
+}
+
+fn number(text: &str, most: usize) -> Result<usize, String> {
+    let n = text.parse().ok().filter(|n| (1..=most).contains(n));
+    n.ok_or_else(|| format!("write a number from 1 to {most}"))
 }
 
 #[cfg(test)]

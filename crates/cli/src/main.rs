@@ -4,35 +4,81 @@ mod args;
 mod doctor;
 mod fail;
 mod job;
+mod log;
 mod progress;
 mod summary;
 
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{ErrorKind, Write};
+use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{CommandFactory, Parser};
-use tracing_subscriber::filter::LevelFilter;
 use track::{Cancel, OverlayStyle, Profiler, Watch};
 
 use crate::args::{Cli, Command};
-use crate::fail::{Failure, code};
+use crate::fail::{Failure, code, usage};
 use crate::job::Job;
 use crate::progress::Bars;
 use crate::summary::Summary;
 
 fn main() -> ExitCode {
-    // Usage errors end here with code 2, --help and --version with 0.
-    let cli = Cli::parse();
-    start_log(&cli);
-    match dispatch(cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            // A closed error stream leaves nobody to tell.
-            let _ = writeln!(std::io::stderr(), "error: {failure}");
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => return answer(&e),
+    };
+    log::start(cli.quiet, cli.verbose);
+    // A panic is a fault of ours: it is said in the same form as every failure and has its exit code.
+    std::panic::set_hook(Box::new(|panic| {
+        complain(&Failure::from(anyhow::anyhow!(
+            "internal fault: {panic}; please report it"
+        )));
+    }));
+    match std::panic::catch_unwind(AssertUnwindSafe(|| dispatch(cli))) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(failure)) => {
+            complain(&failure);
             ExitCode::from(failure.code)
         }
+        Err(_) => ExitCode::from(code::INTERNAL),
     }
+}
+
+fn complain(failure: &Failure) {
+    // A closed error stream leaves nobody to tell.
+    let _ = writeln!(std::io::stderr(), "error: {failure}");
+}
+
+/// What the command line's reader has to say: help where it was asked for, one sentence where it was not.
+fn answer(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::{
+        DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion,
+    };
+    match error.kind() {
+        DisplayHelp | DisplayVersion => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(code::USAGE)
+        }
+        _ => {
+            complain(&usage(sentence(&error.render().to_string())));
+            ExitCode::from(code::USAGE)
+        }
+    }
+}
+
+/// The first paragraphs of a message, without the usage that follows them, as one line.
+fn sentence(message: &str) -> String {
+    let end = ["\n\nUsage:", "\n\nFor more information"]
+        .into_iter()
+        .filter_map(|mark| message.find(mark))
+        .min();
+    let text = &message[..end.unwrap_or(message.len())];
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    text.replace("\n\n  tip:", ";")
 }
 
 fn dispatch(cli: Cli) -> Result<(), Failure> {
@@ -118,26 +164,6 @@ fn listen_for_interrupts(cancel: &Cancel) -> Result<(), Failure> {
     })
 }
 
-/// Notes of the libraries, on the error stream.
-fn start_log(cli: &Cli) {
-    let level = match (cli.quiet, cli.verbose) {
-        (true, _) => LevelFilter::ERROR,
-        (_, 0) => LevelFilter::WARN,
-        (_, 1) => LevelFilter::INFO,
-        (_, 2) => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
-    // https://no-color.org: any value that is not empty.
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_ansi(!plain && std::io::stderr().is_terminal())
-        .without_time()
-        .with_target(false)
-        .init();
-}
-
 /// Prints to standard output. A reader that has gone away, as `| head` does, is no fault.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
@@ -146,5 +172,29 @@ fn print(text: &str) -> Result<(), Failure> {
             .context("cannot print the result")
             .into()),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[test]
+    fn slips_are_answered_in_one_sentence() {
+        let said = |words: &[&str]| {
+            let error = Cli::try_parse_from(words).unwrap_err();
+            usage(sentence(&error.render().to_string())).to_string()
+        };
+        assert_eq!(
+            said(&["track", "a.mp4", "--grid", "x"]),
+            "invalid value 'x' for '--grid <N>': write a number from 1 to 1000"
+        );
+        assert_eq!(
+            said(&["track", "a.mp4", "--overla", "b.mp4"]),
+            "unexpected argument '--overla' found; a similar argument exists: '--overlay'"
+        );
+        assert!(said(&["track", "--grid", "3"]).contains("<VIDEO>"));
     }
 }

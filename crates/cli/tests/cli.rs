@@ -13,6 +13,7 @@ use track::{Clip, Tracks};
 /// Few frames and points, to keep a test short.
 const SHORT: [&str; 5] = [CLIP, "--end", "5", "--grid", "2"];
 
+#[allow(clippy::unwrap_used)]
 fn json(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap()
 }
@@ -213,6 +214,38 @@ fn verbose_shows_what_layers_cost() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("GFLOP/s"), "{errors}");
     assert!(!errors.contains('\u{1b}'), "colours in a pipe: {errors}");
+}
+
+#[test]
+fn a_warning_is_said_once_and_kept() {
+    let place = Place::new();
+    let whole = std::fs::read(CLIP).unwrap();
+    // The index of this file is at its front, so the frames before the cut are there.
+    place.write("half.mp4", &whole[..whole.len() / 2]);
+    let arguments = [
+        "half.mp4",
+        "--grid",
+        "2",
+        "-o",
+        "a.json",
+        "--overlay",
+        "a.gif",
+    ];
+    let output = place.run(&arguments);
+    assert!(output.status.success());
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let mut lines: Vec<_> = errors.lines().collect();
+    assert!(!lines.is_empty());
+    assert!(
+        lines.iter().all(|l| l.starts_with("warning: half.mp4: ")),
+        "{errors}"
+    );
+    let all = lines.len();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), all, "{errors}");
+    let tracks = Tracks::read_json(place.path("a.json")).unwrap();
+    assert!(tracks.frames() < 47 && !tracks.warnings.is_empty());
 }
 
 #[test]

@@ -115,6 +115,8 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         use track_model::Error as Model;
         match self {
+            // The path was good enough to begin with, so the caller is not to blame for an encoder.
+            Self::Video(track_video::Error::Encode { .. }) => ErrorKind::Internal,
             Self::Video(e) if e.is_usage() || e.is_output() => ErrorKind::Usage,
             Self::Video(_)
             | Self::Source { .. }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use track_video::{OpenOptions, SourceKind};
 
+use crate::error::os_reason;
 use crate::{Error, Result};
 
 /// The brightness from which a picture's pixel counts as set: half of the range.
@@ -47,7 +48,7 @@ impl Mask {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let mut reader = track_video::open(path, &OpenOptions::default())
-            .map_err(|e| Error::input(path, not_a_mask(path, &e)))?;
+            .map_err(|e| Error::input(path, not_a_mask(&e)))?;
         if reader.info().kind != SourceKind::Still {
             let reason =
                 "a mask must be one still picture, such as a PNG; found something that moves";
@@ -125,12 +126,16 @@ impl Mask {
     }
 }
 
-fn not_a_mask(path: &Path, error: &track_video::Error) -> String {
-    // The reader's sentence starts with the path, which the error here names already.
-    let text = error.to_string();
-    let prefix = format!("{}: ", path.display());
-    let detail = text.strip_prefix(&prefix).unwrap_or(&text);
-    format!("cannot be used as a mask ({detail})")
+fn not_a_mask(error: &track_video::Error) -> String {
+    use track_video::Error as Video;
+    match error {
+        Video::NotFound { .. } => "no such mask; check the path".to_owned(),
+        Video::Unreadable { source, .. } => {
+            format!("the mask cannot be read ({})", os_reason(source))
+        }
+        _ => "expected one still picture as a mask, such as a PNG, and found something else"
+            .to_owned(),
+    }
 }
 
 #[cfg(test)]

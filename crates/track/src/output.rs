@@ -105,7 +105,13 @@ impl Pending {
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         let file = builder.tempfile_in(folder).map_err(|e| {
-            Error::output(path, format!("{}; choose another folder", os_reason(&e)))
+            Error::output(
+                path,
+                format!(
+                    "no file can be created there: {}; choose another folder",
+                    os_reason(&e)
+                ),
+            )
         })?;
         Ok(Self {
             writer: BufWriter::new(file),

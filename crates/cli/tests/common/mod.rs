@@ -76,9 +76,14 @@ impl Place {
         assert!(!errors.contains("panicked"), "{arguments:?}: {errors}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
         assert_eq!(self.names(), before, "{arguments:?} left files");
-        let lines: Vec<_> = errors.lines().filter(|l| !l.trim().is_empty()).collect();
-        let sentences: Vec<_> = lines.iter().filter(|l| l.starts_with("error: ")).collect();
+        let (notes, sentences): (Vec<_>, Vec<_>) =
+            errors.lines().partition(|l| l.starts_with("warning: "));
+        assert!(notes.len() <= 3, "{arguments:?}: {errors}");
         assert_eq!(sentences.len(), 1, "{arguments:?}: {errors}");
+        assert!(
+            sentences[0].starts_with("error: "),
+            "{arguments:?}: {errors}"
+        );
         sentences[0].to_string()
     }
 }
