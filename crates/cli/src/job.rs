@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::CommandFactory;
 use track::{Clip, Format, Mask, Queries, Tracker, TrackerBuilder, Weights};
 
-use crate::args::TrackArgs;
+use crate::args::{Cli, TrackArgs};
 use crate::fail::{Failure, usage};
 
 /// Points along a side of the grid when nothing is said.
@@ -28,6 +29,7 @@ impl Job {
         let Some(video) = args.video.clone() else {
             return Err(usage("no video was given; see track --help"));
         };
+        refuse_command(&video)?;
         let (outputs, overlays) = outputs(&args, &video);
         // Names first: they cost nothing, and a wrong one should not hide behind a slow folder.
         for output in &outputs {
@@ -70,6 +72,17 @@ impl Job {
             overlays,
             json: args.json,
         })
+    }
+}
+
+/// Behind an option a command's name is taken for a video, which is hardly what was meant.
+fn refuse_command(video: &Path) -> Result<(), Failure> {
+    let name = video.to_string_lossy();
+    match Cli::command().find_subcommand(name.as_ref()) {
+        None if name != "help" => Ok(()),
+        _ => Err(usage(format!(
+            "'{name}' is a command and must come before every option; a video of that name is given as ./{name}"
+        ))),
     }
 }
 
@@ -190,7 +203,6 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::Cli;
 
     fn args(words: &[&str]) -> TrackArgs {
         let words = ["track"].iter().chain(words);
@@ -214,6 +226,13 @@ mod tests {
         );
         assert_eq!(named(&["shots/*.png"])[0], "shots.tracks.json");
         assert_eq!(named(&["*.png"])[0], "video.tracks.json");
+    }
+
+    #[test]
+    fn commands_are_not_taken_for_videos() {
+        assert!(refuse_command(Path::new("doctor")).is_err());
+        assert!(refuse_command(Path::new("./doctor")).is_ok());
+        assert!(refuse_command(Path::new("a.mp4")).is_ok());
     }
 
     #[test]

@@ -268,6 +268,7 @@ fn bad_usage() {
         &[CLIP, "--resolution", "0x0"],
         &[CLIP, "--threads", "0"],
         &[CLIP, "-q", "-v"],
+        &["-q", "doctor"],
         &[CLIP, "--points", "0,1,1", "--query-frame", "3"],
     ] {
         refused(&place, arguments, USAGE, &[]);
