@@ -53,6 +53,9 @@ pub enum Error {
         /// The size of the frames pushed.
         found: Size,
     },
+    /// A picture without pixels.
+    #[error("a clip or a resolution has no pixels; both sides must be at least 1")]
+    EmptyPicture,
     /// No frame was pushed before tracking.
     #[error("the clip has no frames; push at least one before tracking")]
     NoFrames,

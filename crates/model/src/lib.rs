@@ -7,6 +7,7 @@
 //! the upper-left pixel, so that a pixel's centre lies at +0.5.
 
 mod error;
+mod locotrack;
 mod precision;
 mod tracker;
 mod weights;

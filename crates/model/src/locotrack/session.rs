@@ -1,0 +1,308 @@
+//! One clip: frames in, then queries through all of them.
+
+use candle_core::{Device, Tensor};
+use track_kernels::{initial_tracks, sample_support};
+use track_profile::Cost;
+
+use super::config::{ITERATIONS, MODEL_SIZE};
+use super::encoder::Grids;
+use super::refine::State;
+use super::{LocoTrack, to_input};
+use crate::{
+    Context, Error, PointTracker, Query, RawTracks, Result, Session, SessionOptions, Size, Stage,
+};
+
+/// Frames encoded by one piece of work: enough for two cores, and activations that stay in a large cache.
+pub(super) const ENCODED_TOGETHER: usize = 4;
+/// Tokens (queries × frames) of a chunk, where the caller does not choose.
+const CHUNK_TOKENS: usize = 12_288;
+
+/// Queries refined together.
+pub(super) fn query_chunk(wanted: Option<usize>, frames: usize) -> usize {
+    wanted.unwrap_or(CHUNK_TOKENS / frames.max(1)).max(1)
+}
+
+/// A clip's grids at one resolution, frames appended piece by piece and joined when they are needed.
+#[derive(Debug, Default)]
+struct ClipGrids {
+    pieces: Vec<Grids>,
+}
+
+impl ClipGrids {
+    /// All frames so far. Joined level by level, so that only one level is ever held twice.
+    fn join(&mut self) -> candle_core::Result<Option<Grids>> {
+        if self.pieces.len() > 1 {
+            let mut parts: [Vec<Tensor>; 3] = Default::default();
+            for piece in self.pieces.drain(..) {
+                for (part, level) in
+                    parts
+                        .iter_mut()
+                        .zip([piece.hires, piece.lowres, piece.highest])
+                {
+                    part.push(level);
+                }
+            }
+            let [hires, lowres, highest] = parts;
+            let cat = |level: Vec<Tensor>| Tensor::cat(&level, 0);
+            self.pieces.push(Grids {
+                hires: cat(hires)?,
+                lowres: cat(lowres)?,
+                highest: cat(highest)?,
+            });
+        }
+        Ok(self.pieces.first().cloned())
+    }
+}
+
+pub(super) struct LocoTrackSession<'a> {
+    model: &'a LocoTrack,
+    clip: Size,
+    input: Size,
+    refine: Size,
+    options: SessionOptions,
+    context: Context<'a>,
+    frames: usize,
+    /// At 256×256.
+    first: ClipGrids,
+    /// At the refinement resolution, where that is another.
+    fine: ClipGrids,
+}
+
+impl<'a> LocoTrackSession<'a> {
+    pub(super) fn new(
+        model: &'a LocoTrack,
+        clip: Size,
+        input: Size,
+        refine: Size,
+        options: SessionOptions,
+        context: Context<'a>,
+    ) -> Self {
+        let (first, fine) = Default::default();
+        Self {
+            model,
+            clip,
+            input,
+            refine,
+            options,
+            context,
+            frames: 0,
+            first,
+            fine,
+        }
+    }
+
+    /// Refuses a run that would take more than it may.
+    fn check_memory(&self, frames: usize, queries: usize) -> Result<()> {
+        let needed = self.model.memory(self.clip, frames, queries, &self.options);
+        match self.options.memory_budget {
+            Some(budget) if needed > budget => Err(Error::Memory { needed, budget }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Raster position of a query in cells of a grid, with its frame.
+    fn in_grid(&self, query: &Query, grid: &Tensor) -> candle_core::Result<[f32; 3]> {
+        let (_, height, width, _) = grid.dims4()?;
+        let scale = |v: f32, cells: usize, pixels: usize| v * (cells as f32 / pixels as f32);
+        Ok([
+            query.t,
+            scale(query.y, height, self.clip.height),
+            scale(query.x, width, self.clip.width),
+        ])
+    }
+
+    fn supports(&self, queries: &[Query], grids: &Grids) -> candle_core::Result<[Tensor; 3]> {
+        let sample = |grid: &Tensor| {
+            let at: Vec<_> = queries
+                .iter()
+                .map(|q| self.in_grid(q, grid))
+                .collect::<candle_core::Result<_>>()?;
+            sample_support(grid, &at)
+        };
+        Ok([
+            sample(&grids.hires)?,
+            sample(&grids.lowres)?,
+            sample(&grids.highest)?,
+        ])
+    }
+
+    /// The first estimate, and the query's own position on its own frame.
+    fn start(&self, queries: &[Query], grids: &Grids, supports: &[Tensor; 3]) -> Result<State> {
+        let centre = |support: &Tensor| {
+            support
+                .narrow(1, 3, 1)?
+                .narrow(2, 3, 1)?
+                .contiguous()?
+                .flatten_from(1)
+        };
+        let (_, height, width, c_hi) = grids.hires.dims4()?;
+        let (_, h_low, w_low, c_low) = grids.lowres.dims4()?;
+        let flops = 2
+            * queries.len()
+            * self.frames
+            * (height * width * (c_hi + 20) + h_low * w_low * c_low);
+        let bytes = 4 * self.frames * (height * width * c_hi + h_low * w_low * c_low);
+        let found = {
+            let cost = Cost {
+                flops: flops as u64,
+                bytes: bytes as u64,
+            };
+            let _layer = self.context.profiler.layer("initial.cost_volume", cost);
+            initial_tracks(
+                &self.model.cost_head,
+                (&grids.lowres, &centre(&supports[1])?),
+                (&grids.hires, &centre(&supports[0])?),
+            )?
+        };
+        let device = found.positions.device().clone();
+        let cell = [
+            MODEL_SIZE.width as f32 / width as f32,
+            MODEL_SIZE.height as f32 / height as f32,
+        ];
+        let positions = found
+            .positions
+            .broadcast_mul(&Tensor::new(&cell, &device)?)?;
+        // Later iterations move the query's own frame like any other.
+        let n = queries.len();
+        let mut own = vec![0u8; n * self.frames * 2];
+        let mut at = vec![0f32; n * self.frames * 2];
+        for (i, query) in queries.iter().enumerate() {
+            let k = (i * self.frames + self.own_frame(query)) * 2;
+            own[k..k + 2].fill(1);
+            at[k] = query.x * MODEL_SIZE.width as f32 / self.clip.width as f32;
+            at[k + 1] = query.y * MODEL_SIZE.height as f32 / self.clip.height as f32;
+        }
+        let shape = (n, self.frames, 2);
+        let own = Tensor::from_vec(own, shape, &device)?;
+        let positions = own.where_cond(&Tensor::from_vec(at, shape, &device)?, &positions)?;
+        Ok(State {
+            positions,
+            occlusion: found.occlusion,
+            expected_dist: found.expected_dist,
+        })
+    }
+
+    /// The frame whose position a query gives: halves go to the even frame.
+    fn own_frame(&self, query: &Query) -> usize {
+        (query.t.round_ties_even().max(0.0) as usize).min(self.frames - 1)
+    }
+
+    fn check_queries(&self, queries: &[Query]) -> Result<()> {
+        for (index, q) in queries.iter().enumerate() {
+            let reason = if ![q.t, q.x, q.y].iter().all(|v| v.is_finite()) {
+                "it is not a number".to_owned()
+            } else if q.t < 0.0 || q.t > (self.frames - 1) as f32 {
+                format!("frame {} is outside 0..{}", q.t, self.frames)
+            } else {
+                continue;
+            };
+            return Err(Error::Query { index, reason });
+        }
+        Ok(())
+    }
+}
+
+impl Session for LocoTrackSession<'_> {
+    fn push(&mut self, frames: &Tensor) -> Result<()> {
+        let (n, height, width, channels) = frames.dims4()?;
+        let found = Size { width, height };
+        if found != self.clip || channels != 3 {
+            return Err(Error::FrameSize {
+                expected: self.clip,
+                found,
+            });
+        }
+        self.check_memory(self.frames + n, 1)?;
+        let profiler = &self.context.profiler;
+        for first in (0..n).step_by(ENCODED_TOGETHER) {
+            self.context.check()?;
+            let count = ENCODED_TOGETHER.min(n - first);
+            let part = frames.narrow(0, first, count)?.contiguous()?;
+            // The clip is resized to what is fed in, and that to what each stage works on: twice where both
+            // differ, as a caller who resized the clip would have it.
+            let fed = track_kernels::resize_bilinear(&part, self.input.height, self.input.width)?;
+            let encode = |size: Size| {
+                let x = {
+                    let _layer = profiler.layer("input.resize", Cost::default());
+                    to_input(&fed, size)?.to_device(&self.model.device)?
+                };
+                self.model.encoder.forward(&x, profiler)
+            };
+            self.first.pieces.push(encode(MODEL_SIZE)?);
+            if self.refine != MODEL_SIZE {
+                self.fine.pieces.push(encode(self.refine)?);
+            }
+            self.frames += count;
+            self.context.observer.progress(Stage::Encode {
+                frames: self.frames,
+            });
+        }
+        Ok(())
+    }
+
+    fn frames(&self) -> usize {
+        self.frames
+    }
+
+    fn track(&mut self, queries: &[Query]) -> Result<RawTracks> {
+        let Some(first) = self.first.join()? else {
+            return Err(Error::NoFrames);
+        };
+        let fine = self.fine.join()?;
+        self.check_queries(queries)?;
+        self.check_memory(self.frames, queries.len())?;
+        let chunk = query_chunk(self.options.query_chunk, self.frames);
+        let total = queries.len().div_ceil(chunk) * (1 + ITERATIONS);
+        let mut done = 0;
+        let mut step = || {
+            done += 1;
+            self.context.observer.progress(Stage::Track { done, total });
+            self.context.check()
+        };
+        let mut states = Vec::new();
+        for queries in queries.chunks(chunk) {
+            let supports = self.supports(queries, &first)?;
+            let mut state = self.start(queries, &first, &supports)?;
+            step()?;
+            let (grids, supports) = match &fine {
+                Some(fine) => (fine, self.supports(queries, fine)?),
+                None => (&first, supports),
+            };
+            for _ in 0..ITERATIONS {
+                state = self.model.refiner.iterate(
+                    &state,
+                    grids,
+                    &supports,
+                    self.refine,
+                    &self.context.profiler,
+                )?;
+                step()?;
+            }
+            states.push(state);
+        }
+        self.collect(&states)
+    }
+}
+
+impl LocoTrackSession<'_> {
+    /// All chunks' tracks in pixels of the clip, on the CPU.
+    fn collect(&self, states: &[State]) -> Result<RawTracks> {
+        let cpu = Device::Cpu;
+        let join = |pick: fn(&State) -> &Tensor, shape: &[usize]| {
+            if states.is_empty() {
+                return Tensor::zeros(shape, candle_core::DType::F32, &cpu);
+            }
+            Tensor::cat(&states.iter().map(pick).collect::<Vec<_>>(), 0)?.to_device(&cpu)
+        };
+        let scale = [
+            self.clip.width as f32 / MODEL_SIZE.width as f32,
+            self.clip.height as f32 / MODEL_SIZE.height as f32,
+        ];
+        let positions = join(|s| &s.positions, &[0, self.frames, 2])?;
+        Ok(RawTracks {
+            positions: positions.broadcast_mul(&Tensor::new(&scale, &cpu)?)?,
+            occlusion: join(|s| &s.occlusion, &[0, self.frames])?,
+            expected_dist: join(|s| &s.expected_dist, &[0, self.frames])?,
+        })
+    }
+}
