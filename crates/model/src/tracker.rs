@@ -6,6 +6,7 @@ use candle_core::Tensor;
 use track_profile::Profiler;
 
 use crate::Result;
+use crate::locotrack::Config;
 
 /// A model that is known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,6 +28,11 @@ impl ModelKind {
             Self::LocoTrackSmall => "locotrack-small",
             Self::LocoTrackBase => "locotrack-base",
         }
+    }
+
+    /// Every tensor of a checkpoint: its published name, without a wrapper's prefix, and its shape.
+    pub fn tensors(self) -> Vec<(String, Vec<usize>)> {
+        Config::of(self).tensors()
     }
 }
 
@@ -113,6 +119,17 @@ pub trait Observer: Sync {
     fn cancelled(&self) -> bool {
         false
     }
+
+    /// Whether [`Observer::stage`] is to be called.
+    fn wants_stages(&self) -> bool {
+        false
+    }
+
+    /// Shown the intermediate results of each chunk of queries by name, for tests and for finding out where a
+    /// number went wrong. LocoTrack shows `grid.{hires,lowres,highest}` `[frames, height, width, c]` and
+    /// `support.{hires,lowres,highest}` `[queries, 7, 7, c]` at 256×256, and after iteration K (0: the first
+    /// estimate) `iterK.{tracks,occlusion,expected_dist}`, positions in pixels of the clip.
+    fn stage(&self, _name: &str, _tensor: &Tensor) {}
 }
 
 /// An observer that watches nothing.

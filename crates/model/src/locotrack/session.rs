@@ -263,12 +263,14 @@ impl Session for LocoTrackSession<'_> {
         for queries in queries.chunks(chunk) {
             let supports = self.supports(queries, &first)?;
             let mut state = self.start(queries, &first, &supports)?;
+            self.show_start(&first, &supports);
+            self.show(0, &state)?;
             step()?;
             let (grids, supports) = match &fine {
                 Some(fine) => (fine, self.supports(queries, fine)?),
                 None => (&first, supports),
             };
-            for _ in 0..ITERATIONS {
+            for iteration in 1..=ITERATIONS {
                 state = self.model.refiner.iterate(
                     &state,
                     grids,
@@ -276,6 +278,7 @@ impl Session for LocoTrackSession<'_> {
                     self.refine,
                     &self.context.profiler,
                 )?;
+                self.show(iteration, &state)?;
                 step()?;
             }
             states.push(state);
@@ -285,6 +288,38 @@ impl Session for LocoTrackSession<'_> {
 }
 
 impl LocoTrackSession<'_> {
+    fn show_start(&self, grids: &Grids, supports: &[Tensor; 3]) {
+        if self.context.observer.wants_stages() {
+            for ((name, grid), support) in ["hires", "lowres", "highest"]
+                .iter()
+                .zip(grids.levels())
+                .zip(supports)
+            {
+                self.context.observer.stage(&format!("grid.{name}"), grid);
+                self.context
+                    .observer
+                    .stage(&format!("support.{name}"), support);
+            }
+        }
+    }
+
+    fn show(&self, iteration: usize, state: &State) -> Result<()> {
+        if self.context.observer.wants_stages() {
+            let raw = self.collect(std::slice::from_ref(state))?;
+            let parts = [
+                ("tracks", raw.positions),
+                ("occlusion", raw.occlusion),
+                ("expected_dist", raw.expected_dist),
+            ];
+            for (name, tensor) in parts {
+                self.context
+                    .observer
+                    .stage(&format!("iter{iteration}.{name}"), &tensor);
+            }
+        }
+        Ok(())
+    }
+
     /// All chunks' tracks in pixels of the clip, on the CPU.
     fn collect(&self, states: &[State]) -> Result<RawTracks> {
         let cpu = Device::Cpu;
