@@ -4,6 +4,7 @@ use candle_core::{D, DType, Device, Result, Tensor, bail};
 use rayon::prelude::*;
 
 use crate::cpu::{self, Mat, math, matmul, simd, with_scratch};
+use crate::norm::{lanes_max, lanes_sum};
 
 /// Frames whose scores are held at once.
 const ROWS: usize = 64;
@@ -36,7 +37,11 @@ impl Attention {
 pub fn attention(qkv: &Tensor, layer: Attention) -> Result<Tensor> {
     let (n, frames, width) = qkv.dims3()?;
     let c = width / 3;
-    if layer.heads < 2 || layer.heads % 2 != 0 || c % layer.heads != 0 || width % 3 != 0 {
+    if layer.heads < 2
+        || !layer.heads.is_multiple_of(2)
+        || !c.is_multiple_of(layer.heads)
+        || !width.is_multiple_of(3)
+    {
         bail!(
             "attention of {} heads does not fit {width} channels",
             layer.heads
@@ -98,33 +103,32 @@ fn one_head(
         },
     );
     let scale = 1.0 / (size as f32).sqrt();
-    simd(|| {
-        for (i, row) in scores.chunks_exact_mut(count).enumerate() {
-            let frame = first + i;
-            let seen = if back {
-                0..frame + 1 - keys.start
-            } else {
-                frame - keys.start..count
-            };
-            row[..seen.start].fill(0.0);
-            row[seen.end..].fill(0.0);
-            let start = keys.start + seen.start;
-            let row = &mut row[seen];
-            let mut top = f32::NEG_INFINITY;
-            for (j, s) in row.iter_mut().enumerate() {
-                let gap = (start + j) as f32 - frame as f32;
-                *s = s.mul_add(scale, -slope * gap.abs());
-                top = top.max(*s);
+    simd(
+        #[inline(always)]
+        || {
+            for (i, row) in scores.chunks_exact_mut(count).enumerate() {
+                let frame = first + i;
+                let seen = if back {
+                    0..frame + 1 - keys.start
+                } else {
+                    frame - keys.start..count
+                };
+                row[..seen.start].fill(0.0);
+                row[seen.end..].fill(0.0);
+                let start = keys.start + seen.start;
+                let row = &mut row[seen];
+                for (j, s) in row.iter_mut().enumerate() {
+                    let gap = (start + j) as f32 - frame as f32;
+                    *s = s.mul_add(scale, -slope * gap.abs());
+                }
+                let top = lanes_max(row);
+                row.iter_mut().for_each(|s| *s = math::exp(*s - top));
+                let sum = lanes_sum(row, |v| v);
+                let inverse = 1.0 / sum;
+                row.iter_mut().for_each(|s| *s *= inverse);
             }
-            let mut sum = 0.0;
-            for s in row.iter_mut() {
-                *s = math::exp(*s - top);
-                sum += *s;
-            }
-            let inverse = 1.0 / sum;
-            row.iter_mut().for_each(|s| *s *= inverse);
-        }
-    });
+        },
+    );
     matmul(
         rows,
         size,

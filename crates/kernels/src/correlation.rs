@@ -222,7 +222,10 @@ fn volumes<'a>(
                 for (i, out) in out.chunks_exact_mut(CELLS * CELLS).enumerate() {
                     let (_, place) = place(block * GATHERED + i);
                     let products = &products[i * patch * CELLS..][..patch * CELLS];
-                    simd(|| blend(products, place, rows, out));
+                    simd(
+                        #[inline(always)]
+                        || blend(products, place, rows, out),
+                    );
                 }
             }
         },

@@ -185,11 +185,14 @@ impl Ready {
             self.size * self.size * self.c_in,
             self.size_out * self.size_out * self.c_out,
         );
-        simd(|| {
-            for pixel in out.chunks_exact_mut(self.c_out) {
-                pixel.copy_from_slice(&packed.bias);
-            }
-        });
+        simd(
+            #[inline(always)]
+            || {
+                for pixel in out.chunks_exact_mut(self.c_out) {
+                    pixel.copy_from_slice(&packed.bias);
+                }
+            },
+        );
         for oy in 0..self.size_out {
             let (y, rows) = self.taps(oy);
             for ox in 0..self.size_out {
@@ -219,14 +222,17 @@ impl Ready {
             }
         }
         let pixels = self.size_out * self.size_out;
-        simd(|| {
-            group_norm_relu(
-                out,
-                pixels,
-                self.c_out,
-                &packed.norm_weight,
-                &packed.norm_bias,
-            )
-        });
+        simd(
+            #[inline(always)]
+            || {
+                group_norm_relu(
+                    out,
+                    pixels,
+                    self.c_out,
+                    &packed.norm_weight,
+                    &packed.norm_bias,
+                )
+            },
+        );
     }
 }

@@ -4,10 +4,11 @@ use candle_core::{D, DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
 use crate::cpu::{self, Mat, math, matmul, simd, with_scratch};
+use crate::norm::{lanes_max, lanes_sum};
 use crate::resize::{self, Tap};
 
 /// Queries whose costs on a frame are held together.
-const QUERIES: usize = 16;
+const QUERIES: usize = 64;
 
 /// The small layers that read the cost volume.
 #[derive(Debug)]
@@ -124,11 +125,12 @@ pub fn initial_tracks(
                 .for_each(|(block, found)| {
                     let count = found.len();
                     with_scratch(
-                        count * (cells_low + cells) + 2 * padded + cells,
+                        count * (cells_low + cells) + 2 * padded + w_low + cells.max(2 * w),
                         |scratch| {
                             let (costs_low, rest) = scratch.split_at_mut(count * cells_low);
                             let (costs, rest) = rest.split_at_mut(count * cells);
-                            let (stacked, mixed) = rest.split_at_mut(2 * padded);
+                            let (stacked, rest) = rest.split_at_mut(2 * padded);
+                            let (row, mixed) = rest.split_at_mut(w_low);
                             let first = block * QUERIES;
                             let query = Mat::rows(&low_query[first * c_low..], c_low);
                             let grid = Mat::transposed(
@@ -144,22 +146,26 @@ pub fn initial_tracks(
                             stacked.fill(0.0); // the border that the SAME convolution reads
                             for (i, found) in found.iter_mut().enumerate() {
                                 let (up, fine) = stacked.split_at_mut(padded);
-                                simd(|| {
-                                    upsample(
-                                        &costs_low[i * cells_low..][..cells_low],
-                                        w_low,
-                                        &rows,
-                                        &columns,
-                                        up,
-                                    );
-                                    for (row, padded) in costs[i * cells..][..cells]
-                                        .chunks_exact(w)
-                                        .zip(fine[w + 2..].chunks_exact_mut(w + 2))
-                                    {
-                                        padded[1..=w].copy_from_slice(row);
-                                    }
-                                    *found = read(head, &numbers, (up, fine), (h, w), mixed);
-                                });
+                                simd(
+                                    #[inline(always)]
+                                    || {
+                                        upsample(
+                                            &costs_low[i * cells_low..][..cells_low],
+                                            w_low,
+                                            &rows,
+                                            &columns,
+                                            row,
+                                            up,
+                                        );
+                                        for (row, padded) in costs[i * cells..][..cells]
+                                            .chunks_exact(w)
+                                            .zip(fine[w + 2..].chunks_exact_mut(w + 2))
+                                        {
+                                            padded[1..=w].copy_from_slice(row);
+                                        }
+                                        *found = read(head, &numbers, (up, fine), (h, w), mixed);
+                                    },
+                                );
                             }
                         },
                     );
@@ -184,17 +190,25 @@ pub fn initial_tracks(
 
 /// Resizes one query's coarse costs into the inside of a padded picture.
 #[inline(always)]
-fn upsample(costs: &[f32], w_low: usize, rows: &[Tap], columns: &[Tap], out: &mut [f32]) {
+fn upsample(
+    costs: &[f32],
+    w_low: usize,
+    rows: &[Tap],
+    columns: &[Tap],
+    mixed: &mut [f32],
+    out: &mut [f32],
+) {
     let stride = columns.len() + 2;
     for (out, row) in out[stride..].chunks_exact_mut(stride).zip(rows) {
         let (above, below) = (
             &costs[row.low * w_low..][..w_low],
             &costs[row.high * w_low..][..w_low],
         );
+        for ((m, &a), &b) in mixed.iter_mut().zip(above).zip(below) {
+            *m = a * (1.0 - row.weight) + b * row.weight;
+        }
         for (o, tap) in out[1..].iter_mut().zip(columns) {
-            let top = above[tap.low] * (1.0 - tap.weight) + above[tap.high] * tap.weight;
-            let bottom = below[tap.low] * (1.0 - tap.weight) + below[tap.high] * tap.weight;
-            *o = top * (1.0 - row.weight) + bottom * row.weight;
+            *o = mixed[tap.low] * (1.0 - tap.weight) + mixed[tap.high] * tap.weight;
         }
     }
 }
@@ -209,7 +223,7 @@ fn read(
     mixed: &mut [f32],
 ) -> [f32; 4] {
     let stride = w + 2;
-    for (y, out) in mixed.chunks_exact_mut(w).enumerate() {
+    for (y, out) in mixed[..h * w].chunks_exact_mut(w).enumerate() {
         out.fill(numbers.conv_bias);
         for (picture, kernel) in [(costs.0, &numbers.conv[..9]), (costs.1, &numbers.conv[9..])] {
             for (tap, &k) in kernel.iter().enumerate() {
@@ -220,8 +234,12 @@ fn read(
             }
         }
     }
-    let (x, y) = soft_arg_max(mixed, w, head.temperature, head.radius);
-    let (low, high) = (statistics(costs.0, h, w), statistics(costs.1, h, w));
+    let (x, y) = soft_arg_max(&mixed[..h * w], w, head.temperature, head.radius);
+    // The mixed costs are done with: their first rows hold the columns' extremes.
+    let (top, rest) = mixed.split_at_mut(w);
+    let bottom = &mut rest[..w];
+    let low = statistics(costs.0, (h, w), (top, bottom));
+    let high = statistics(costs.1, (h, w), (top, bottom));
     let features = [low[0], high[0], low[1], high[1], low[2], high[2]];
     let logit = |k: usize| {
         numbers.occ_bias[k]
@@ -240,10 +258,7 @@ fn read(
 /// below 1/cells, so the published floor of 1e-12 on the weights' sum cannot be met.
 #[inline(always)]
 fn soft_arg_max(costs: &[f32], w: usize, temperature: f32, radius: f32) -> (f32, f32) {
-    let mut top = f32::NEG_INFINITY;
-    for &v in costs {
-        top = top.max(v);
-    }
+    let top = lanes_max(costs);
     let best = costs.iter().position(|&v| v == top).unwrap_or(0);
     let (by, bx) = (best / w, best % w);
     let reach = radius as usize;
@@ -262,19 +277,29 @@ fn soft_arg_max(costs: &[f32], w: usize, temperature: f32, radius: f32) -> (f32,
     (sum_x / sum, sum_y / sum)
 }
 
-/// Mean, maximum and minimum over the inside of a padded picture.
+/// Mean, maximum and minimum over the inside of a padded picture. `top` and `bottom`: scratch, a row each.
 #[inline(always)]
-fn statistics(padded: &[f32], h: usize, w: usize) -> [f32; 3] {
-    let (mut sum, mut top, mut bottom) = (0.0f64, f32::NEG_INFINITY, f32::INFINITY);
+fn statistics(
+    padded: &[f32],
+    (h, w): (usize, usize),
+    (top, bottom): (&mut [f32], &mut [f32]),
+) -> [f32; 3] {
+    let mut sum = 0.0f64;
+    top.fill(f32::NEG_INFINITY);
+    bottom.fill(f32::NEG_INFINITY);
     for row in padded[w + 2..].chunks_exact(w + 2).take(h) {
         let row = &row[1..=w];
-        sum += f64::from(crate::norm::lanes_sum(row, |v| v));
-        for &v in row {
-            top = top.max(v);
-            bottom = bottom.min(v);
+        sum += f64::from(lanes_sum(row, |v| v));
+        for ((&v, top), bottom) in row.iter().zip(top.iter_mut()).zip(bottom.iter_mut()) {
+            *top = if v > *top { v } else { *top };
+            *bottom = if -v > *bottom { -v } else { *bottom };
         }
     }
-    [(sum / (h * w) as f64) as f32, top, bottom]
+    [
+        (sum / (h * w) as f64) as f32,
+        lanes_max(top),
+        -lanes_max(bottom),
+    ]
 }
 
 /// The same by Candle's operations, the soft arg-max's window by comparison.

@@ -87,11 +87,14 @@ impl Linear {
                     out.copy_from_slice(&r[block * ROWS * outputs..][..out.len()]);
                 }
                 if let Some(bias) = &bias {
-                    simd(|| {
-                        for row in out.chunks_exact_mut(outputs) {
-                            row.iter_mut().zip(bias.iter()).for_each(|(o, &b)| *o += b);
-                        }
-                    });
+                    simd(
+                        #[inline(always)]
+                        || {
+                            for row in out.chunks_exact_mut(outputs) {
+                                row.iter_mut().zip(bias.iter()).for_each(|(o, &b)| *o += b);
+                            }
+                        },
+                    );
                 }
                 let rows = out.len() / outputs;
                 let x = Mat::rows(&x[block * ROWS * inputs..][..rows * inputs], inputs);
@@ -106,7 +109,10 @@ impl Linear {
                     Mat::rows(&weight, outputs),
                 );
                 if activation == Activation::Gelu {
-                    simd(|| out.iter_mut().for_each(|v| *v = math::gelu(*v)));
+                    simd(
+                        #[inline(always)]
+                        || out.iter_mut().for_each(|v| *v = math::gelu(*v)),
+                    );
                 }
             });
         cpu::tensor(out, dims)

@@ -27,21 +27,24 @@ pub fn instance_norm_relu(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<
             out.par_chunks_mut(STAT_PIXELS * c)
                 .zip(x.par_chunks(STAT_PIXELS * c))
                 .for_each(|(out, x)| {
-                    simd(|| {
-                        for (out, x) in out.chunks_exact_mut(c).zip(x.chunks_exact(c)) {
-                            // The mean is taken off first: folded into the shift, it would cancel badly where
-                            // a picture is nearly constant.
-                            for ((((o, &x), &m), &a), &b) in out
-                                .iter_mut()
-                                .zip(x)
-                                .zip(&mean)
-                                .zip(&scale)
-                                .zip(bias.iter())
-                            {
-                                *o = (x - m).mul_add(a, b).max(0.0);
+                    simd(
+                        #[inline(always)]
+                        || {
+                            for (out, x) in out.chunks_exact_mut(c).zip(x.chunks_exact(c)) {
+                                // The mean is taken off first: folded into the shift, it would cancel badly where
+                                // a picture is nearly constant.
+                                for ((((o, &x), &m), &a), &b) in out
+                                    .iter_mut()
+                                    .zip(x)
+                                    .zip(&mean)
+                                    .zip(&scale)
+                                    .zip(bias.iter())
+                                {
+                                    *o = (x - m).mul_add(a, b).max(0.0);
+                                }
                             }
-                        }
-                    });
+                        },
+                    );
                 });
         });
     cpu::tensor(out, x.dims())
@@ -56,18 +59,21 @@ fn statistics(x: &[f32], c: usize, weight: &[f32]) -> (Vec<f32>, Vec<f32>) {
         .map(|block| {
             let pixels = block.len() / c;
             let (mut mean, mut m2) = (vec![0.0f32; c], vec![0.0f32; c]);
-            simd(|| {
-                for pixel in block.chunks_exact(c) {
-                    mean.iter_mut().zip(pixel).for_each(|(m, &v)| *m += v);
-                }
-                mean.iter_mut().for_each(|m| *m /= pixels as f32);
-                for pixel in block.chunks_exact(c) {
-                    for ((s, &m), &v) in m2.iter_mut().zip(&mean).zip(pixel) {
-                        let d = v - m;
-                        *s = d.mul_add(d, *s);
+            simd(
+                #[inline(always)]
+                || {
+                    for pixel in block.chunks_exact(c) {
+                        mean.iter_mut().zip(pixel).for_each(|(m, &v)| *m += v);
                     }
-                }
-            });
+                    mean.iter_mut().for_each(|m| *m /= pixels as f32);
+                    for pixel in block.chunks_exact(c) {
+                        for ((s, &m), &v) in m2.iter_mut().zip(&mean).zip(pixel) {
+                            let d = v - m;
+                            *s = d.mul_add(d, *s);
+                        }
+                    }
+                },
+            );
             (pixels, mean, m2)
         })
         .collect();
@@ -121,12 +127,15 @@ pub fn l2_normalize(x: &Tensor) -> Result<Tensor> {
     out.par_chunks_mut(width * c)
         .zip(values.par_chunks(width * c))
         .for_each(|(out, x)| {
-            simd(|| {
-                for (out, x) in out.chunks_exact_mut(c).zip(x.chunks_exact(c)) {
-                    let scale = 1.0 / lanes_sum(x, |v| v * v).max(1e-12).sqrt();
-                    out.iter_mut().zip(x).for_each(|(o, &v)| *o = v * scale);
-                }
-            });
+            simd(
+                #[inline(always)]
+                || {
+                    for (out, x) in out.chunks_exact_mut(c).zip(x.chunks_exact(c)) {
+                        let scale = 1.0 / lanes_sum(x, |v| v * v).max(1e-12).sqrt();
+                        out.iter_mut().zip(x).for_each(|(o, &v)| *o = v * scale);
+                    }
+                },
+            );
         });
     cpu::tensor(out, x.dims())
 }
@@ -150,6 +159,24 @@ pub(crate) fn lanes_sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
         }
     }
     rest + lanes.iter().sum::<f32>()
+}
+
+/// The largest value of a slice, in 16 lanes; what is not a number is passed over.
+#[inline(always)]
+pub(crate) fn lanes_max(x: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    let chunks = x.chunks_exact(16);
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let rest = chunks
+        .remainder()
+        .iter()
+        .fold(f32::NEG_INFINITY, |a, &b| larger(a, b));
+    for chunk in chunks {
+        for (lane, &v) in lanes.iter_mut().zip(chunk) {
+            *lane = larger(*lane, v);
+        }
+    }
+    lanes.into_iter().fold(rest, larger)
 }
 
 /// Layer normalisation over the last axis, eps 1e-5.
@@ -180,18 +207,21 @@ impl LayerNorm {
         out.par_chunks_mut(64 * c)
             .zip(values.par_chunks(64 * c))
             .for_each(|(out, x)| {
-                simd(|| {
-                    for (out, x) in out.chunks_exact_mut(c).zip(x.chunks_exact(c)) {
-                        let mean = lanes_sum(x, |v| v) / c as f32;
-                        let variance = lanes_sum(x, |v| (v - mean) * (v - mean)) / c as f32;
-                        let scale = 1.0 / (variance + EPSILON).sqrt();
-                        for (((o, &v), &w), &b) in
-                            out.iter_mut().zip(x).zip(weight.iter()).zip(bias.iter())
-                        {
-                            *o = ((v - mean) * scale).mul_add(w, b);
+                simd(
+                    #[inline(always)]
+                    || {
+                        for (out, x) in out.chunks_exact_mut(c).zip(x.chunks_exact(c)) {
+                            let mean = lanes_sum(x, |v| v) / c as f32;
+                            let variance = lanes_sum(x, |v| (v - mean) * (v - mean)) / c as f32;
+                            let scale = 1.0 / (variance + EPSILON).sqrt();
+                            for (((o, &v), &w), &b) in
+                                out.iter_mut().zip(x).zip(weight.iter()).zip(bias.iter())
+                            {
+                                *o = ((v - mean) * scale).mul_add(w, b);
+                            }
                         }
-                    }
-                });
+                    },
+                );
             });
         cpu::tensor(out, x.dims())
     }

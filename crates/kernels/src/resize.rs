@@ -32,7 +32,10 @@ pub fn resize_bilinear(x: &Tensor, h_out: usize, w_out: usize) -> Result<Tensor>
                 &picture[tap.low * width * c..][..width * c],
                 &picture[tap.high * width * c..][..width * c],
             );
-            simd(|| blend_row(above, below, tap.weight, &columns, c, out));
+            simd(
+                #[inline(always)]
+                || blend_row(above, below, tap.weight, &columns, c, out),
+            );
         });
     cpu::tensor(out, (n, h_out, w_out, c))
 }

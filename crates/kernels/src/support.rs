@@ -35,11 +35,14 @@ pub fn sample_support(grid: &Tensor, queries: &[[f32; 3]]) -> Result<Tensor> {
                             if weight != 0.0 {
                                 let cell =
                                     &values[((frame * height + row) * width + column) * c..][..c];
-                                simd(|| {
-                                    out.iter_mut()
-                                        .zip(cell)
-                                        .for_each(|(o, &v)| *o = v.mul_add(weight, *o))
-                                });
+                                simd(
+                                    #[inline(always)]
+                                    || {
+                                        out.iter_mut()
+                                            .zip(cell)
+                                            .for_each(|(o, &v)| *o = v.mul_add(weight, *o))
+                                    },
+                                );
                             }
                         }
                     }

@@ -26,7 +26,7 @@ const MIN_TILES: usize = 48;
 
 /// Channel counts that the vectorised transforms can take.
 pub(crate) fn suits(kernel: usize, stride: usize, c_in: usize, c_out: usize) -> bool {
-    kernel == 3 && stride == 1 && c_in % 16 == 0 && c_out % 16 == 0
+    kernel == 3 && stride == 1 && c_in.is_multiple_of(16) && c_out.is_multiple_of(16)
 }
 
 /// Transforms a kernel `[c_out, c_in, 3, 3]` to `[36, c_in, c_out]`, in f64 on the way.
@@ -43,20 +43,29 @@ pub(crate) fn transform_kernel(weight: &[f32], c_in: usize, c_out: usize) -> Vec
         row(-b, n_b),
         [0.0, 0.0, 1.0],
     ];
-    let mut out = vec![0.0; POINTS * c_in * c_out];
-    for (o, kernels) in weight.chunks_exact(c_in * 9).enumerate() {
-        for (i, k) in kernels.chunks_exact(9).enumerate() {
-            for (y, gy) in g.iter().enumerate() {
-                for (x, gx) in g.iter().enumerate() {
-                    let mut sum = 0.0;
-                    for ky in 0..3 {
-                        for kx in 0..3 {
-                            sum += gy[ky] * gx[kx] * f64::from(k[ky * 3 + kx]);
-                        }
+    let per_input: Vec<Vec<f32>> = (0..c_in)
+        .into_par_iter()
+        .map(|i| {
+            let mut rows = vec![0.0; POINTS * c_out];
+            for o in 0..c_out {
+                let k = &weight[(o * c_in + i) * 9..][..9];
+                for (y, gy) in g.iter().enumerate() {
+                    let column: [f64; 3] = std::array::from_fn(|kx| {
+                        (0..3).map(|ky| gy[ky] * f64::from(k[ky * 3 + kx])).sum()
+                    });
+                    for (x, gx) in g.iter().enumerate() {
+                        let value: f64 = gx.iter().zip(column).map(|(g, v)| g * v).sum();
+                        rows[(y * PATCH + x) * c_out + o] = value as f32;
                     }
-                    out[((y * PATCH + x) * c_in + i) * c_out + o] = sum as f32;
                 }
             }
+            rows
+        })
+        .collect();
+    let mut out = Vec::with_capacity(POINTS * c_in * c_out);
+    for point in 0..POINTS {
+        for rows in &per_input {
+            out.extend_from_slice(&rows[point * c_out..][..c_out]);
         }
     }
     out
@@ -133,6 +142,17 @@ pub(crate) fn conv3x3(
         });
 }
 
+/// One whole vector; pulp's partial loads would branch on the length.
+#[inline(always)]
+fn load<S: Simd>(from: &[f32]) -> S::f32s {
+    S::as_simd_f32s(from).0[0]
+}
+
+#[inline(always)]
+fn store<S: Simd>(to: &mut [f32], value: S::f32s) {
+    S::as_mut_simd_f32s(to).0[0] = value;
+}
+
 /// Input tiles to the 36 points.
 struct Input<'a> {
     x: &'a [f32],
@@ -168,16 +188,18 @@ impl pulp::WithSimd for Input<'_> {
                         let px = left + dx as isize;
                         if px >= 0 && px < self.width as isize {
                             let at = (y as usize * self.width + px as usize) * self.c + c;
-                            *value = simd.partial_load_f32s(&self.x[at..at + lanes]);
+                            *value = load::<S>(&self.x[at..at + lanes]);
                         }
                     }
                     *row = input_1d(simd, d);
                 }
-                for dx in 0..PATCH {
-                    let column = input_1d(simd, std::array::from_fn(|dy| rows[dy][dx]));
+                let columns: [[S::f32s; PATCH]; PATCH] =
+                    std::array::from_fn(|dx| std::array::from_fn(|dy| rows[dy][dx]));
+                for (dx, column) in columns.into_iter().enumerate() {
+                    let column = input_1d(simd, column);
                     for (dy, value) in column.into_iter().enumerate() {
                         let at = (dy * PATCH + dx) * self.plane + tile * self.c + c;
-                        simd.partial_store_f32s(&mut self.out[at..at + lanes], value);
+                        store::<S>(&mut self.out[at..at + lanes], value);
                     }
                 }
             }
@@ -234,7 +256,7 @@ impl pulp::WithSimd for Output<'_> {
                         simd,
                         std::array::from_fn(|dy| {
                             let at = (dy * PATCH + dx) * self.plane + tile * self.c + c;
-                            simd.partial_load_f32s(&self.products[at..at + lanes])
+                            load::<S>(&self.products[at..at + lanes])
                         }),
                     );
                     for (row, value) in half.iter_mut().zip(column) {
@@ -253,12 +275,10 @@ impl pulp::WithSimd for Output<'_> {
                     {
                         let at = ((top + dy) * self.width + left + dx) * self.c + c;
                         let value = match self.residual {
-                            Some(r) => {
-                                simd.add_f32s(value, simd.partial_load_f32s(&r[at..at + lanes]))
-                            }
+                            Some(r) => simd.add_f32s(value, load::<S>(&r[at..at + lanes])),
                             None => value,
                         };
-                        simd.partial_store_f32s(&mut self.out[at..at + lanes], value);
+                        store::<S>(&mut self.out[at..at + lanes], value);
                     }
                 }
             }

@@ -14,8 +14,9 @@ use crate::{
 
 /// Frames encoded by one piece of work: enough for two cores, and activations that stay in a large cache.
 pub(super) const ENCODED_TOGETHER: usize = 4;
-/// Tokens (queries × frames) of a chunk, where the caller does not choose.
-const CHUNK_TOKENS: usize = 12_288;
+/// Tokens (queries × frames) of a chunk, where the caller does not choose. The widest activation then stays
+/// below 32 MB, up to which the allocator hands memory out again without giving it back to the system between.
+const CHUNK_TOKENS: usize = 4096;
 
 /// Queries refined together.
 pub(super) fn query_chunk(wanted: Option<usize>, frames: usize) -> usize {
