@@ -230,7 +230,7 @@ impl Iterator for Reader {
 
 /// Frames per second as a fraction, the NTSC rates (23.976, 29.97, …) as multiples of 1000/1001.
 pub(crate) fn rate_fraction(fps: f64) -> Option<(u32, u32)> {
-    if !(fps.is_finite() && fps >= 0.001 && fps <= 1_000_000.0) {
+    if !(0.001..=1_000_000.0).contains(&fps) {
         return None;
     }
     let whole = fps.round();

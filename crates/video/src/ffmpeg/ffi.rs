@@ -21,7 +21,7 @@ pub(super) fn display_matrix(stream: &ff::Stream<'_>) -> Option<[i32; 9]> {
         // SAFETY: the iterator yields entries of the stream's side data array, alive as long as `stream`.
         let entry = unsafe { &*item.as_ptr() };
         let wanted = entry.type_ == sys::AVPacketSideDataType::AV_PKT_DATA_DISPLAYMATRIX;
-        if !wanted || entry.data.is_null() || (entry.size as usize) < 36 {
+        if !wanted || entry.data.is_null() || entry.size < 36 {
             return None;
         }
         let mut matrix = [0i32; 9];
@@ -83,6 +83,17 @@ pub(super) fn pixel_aspect(stream: &ff::Stream<'_>) -> Option<(u32, u32)> {
         let part = |v: c_int| u32::try_from(v).ok().filter(|v| *v > 0);
         Some((part(r.num)?, part(r.den)?))
     })
+}
+
+/// Notes the pixel aspect in a stream that is about to be written.
+pub(super) fn set_pixel_aspect(stream: &mut ff::StreamMut<'_>, aspect: (u32, u32)) {
+    // SAFETY: the stream belongs to an output whose header is not written yet.
+    unsafe {
+        (*stream.as_mut_ptr()).sample_aspect_ratio = sys::AVRational {
+            num: aspect.0 as c_int,
+            den: aspect.1 as c_int,
+        };
+    }
 }
 
 /// Lets the decoder or encoder use every core, by whatever means the codec has.

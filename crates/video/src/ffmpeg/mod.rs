@@ -12,7 +12,7 @@ use ffmpeg_next as ff;
 use crate::Error;
 
 pub(crate) use decode::VideoSource;
-pub(crate) use encode::VideoEncoder;
+pub(crate) use encode::{VideoEncoder, VideoSpec};
 
 /// Silences FFmpeg's own log: what matters of it comes back as errors and warnings.
 fn init() {
