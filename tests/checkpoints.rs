@@ -1,5 +1,7 @@
 //! Weights in every wrapping that people have them in, and what is said of those that do not fit.
 
+#![allow(clippy::unwrap_used)] // a test that unwraps fails where it should
+
 use std::path::PathBuf;
 
 use candle_core::{DType, Device, Tensor};

@@ -2,6 +2,8 @@
 //!
 //! Run with `--nocapture` to see the largest difference of each stage beside what is allowed.
 
+#![allow(clippy::unwrap_used)] // a test that unwraps fails where it should
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 
