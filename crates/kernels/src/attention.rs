@@ -156,11 +156,7 @@ pub(crate) fn plain(qkv: &Tensor, layer: Attention) -> Result<Tensor> {
     let (q, k, v) = (parts.get(0)?, parts.get(1)?, parts.get(2)?);
     let scores = (q.matmul(&k.t()?.contiguous()?)?.to_dtype(DType::F32)? / (size as f64).sqrt())?;
     let scores = scores.broadcast_add(&bias(layer, frames, qkv.device())?)?;
-    let top = scores.max_keepdim(D::Minus1)?;
-    let weights = scores.broadcast_sub(&top)?.exp()?;
-    let weights = weights
-        .broadcast_div(&weights.sum_keepdim(D::Minus1)?)?
-        .to_dtype(qkv.dtype())?;
+    let weights = candle_nn::ops::softmax(&scores, D::Minus1)?.to_dtype(qkv.dtype())?;
     weights.matmul(&v)?.transpose(1, 2)?.reshape((n, frames, c))
 }
 
