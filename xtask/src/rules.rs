@@ -4,6 +4,7 @@
 //! - Every crate takes the workspace's lints.
 //! - Files speak of the project, not of a machine: no paths of somebody's computer, no private hosts.
 //! - A link between documents leads somewhere.
+//! - The README's library example is the one in the library's documentation, which is compiled.
 
 use std::path::Path;
 
@@ -60,7 +61,37 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
             broken.extend(links(file, &text, |target| folder.join(target).exists()));
         }
     }
+    let example = (
+        fenced(&read(&root.join("README.md"))?, "```rust"),
+        documented(&read(&root.join("crates/track/src/lib.rs"))?),
+    );
+    if example.0.is_empty() || example.0 != example.1 {
+        broken.push(
+            "README.md: the Rust example is not the one in crates/track/src/lib.rs; copy that"
+                .to_owned(),
+        );
+    }
     Ok(broken)
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
+}
+
+/// The lines of a document's first block that opens with `fence`.
+fn fenced(text: &str, fence: &str) -> Vec<String> {
+    let block = text.lines().skip_while(|line| !line.starts_with(fence));
+    let lines = block.skip(1).take_while(|line| !line.starts_with("```"));
+    lines.map(str::to_owned).collect()
+}
+
+/// The first example of a module's documentation, as readers see it: without hidden lines.
+fn documented(source: &str) -> Vec<String> {
+    let lines = source.lines().filter_map(|line| line.strip_prefix("//!"));
+    let text: Vec<_> = lines.map(|l| l.strip_prefix(' ').unwrap_or(l)).collect();
+    let mut example = fenced(&text.join("\n"), "```");
+    example.retain(|line| !line.starts_with("# "));
+    example
 }
 
 fn is_text(file: &str) -> bool {
@@ -197,6 +228,17 @@ mod tests {
         let text = "[a](b.md) [c](https://d.org/e) [f](#g)\n```\n[h](i.md)\n```\n[j](k.md#l)\n";
         let found = links("x.md", text, |target| target == "b.md");
         assert_eq!(found, ["x.md:5: the link to 'k.md' leads nowhere"]);
+    }
+
+    #[test]
+    fn examples_are_compared_as_readers_see_them() {
+        let source =
+            "//! Text.\n//!\n//! ```no_run\n//! a();\n//!\n//! # Ok(())\n//! ```\nmod b;\n";
+        assert_eq!(documented(source), ["a();", ""]);
+        assert_eq!(
+            fenced("x\n```sh\ny\n```\n```rust\na();\n\n```\nz", "```rust"),
+            ["a();", ""]
+        );
     }
 
     #[test]
