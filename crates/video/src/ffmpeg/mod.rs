@@ -3,6 +3,7 @@
 mod decode;
 mod encode;
 mod ffi;
+mod stream;
 
 use std::path::Path;
 use std::sync::Once;

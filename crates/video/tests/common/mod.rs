@@ -1,5 +1,5 @@
 //! Test media, made on the fly with the `ffmpeg` program.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
