@@ -1,5 +1,7 @@
 //! Files that are not what they say, and files cut short.
 
+#![allow(clippy::unwrap_used)] // a test that unwraps fails where it should
+
 mod common;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! Points drawn onto frames: where they should be, and harmless where they should not.
 
+#![allow(clippy::unwrap_used)] // a test that unwraps fails where it should
+
 use track_video::{Frame, Overlay, OverlayOptions, OverlayPoint, OverlayScale};
 
 fn blank(width: u32, height: u32) -> Frame {

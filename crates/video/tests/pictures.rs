@@ -1,5 +1,7 @@
 //! Colours, sizes, pixel formats and turns come out as they are displayed.
 
+#![allow(clippy::unwrap_used)] // a test that unwraps fails where it should
+
 mod common;
 
 use common::{Media, frames, near, pixel, reader};
@@ -133,7 +135,7 @@ fn odd_sizes_are_kept() {
     for (w, h) in [(1, 1), (3, 2), (17, 33), (65, 47), (255, 129)] {
         let clip = media.make(
             "o.mkv",
-            &format!("-f lavfi -i color=0x3264C8:s={w}x{h}:r=5:d=0.4 -pix_fmt yuv444p -c:v ffv1"),
+            &format!("-f lavfi -i color=0x3264C8:s=64x64:r=5:d=0.4 -vf scale={w}:{h} -pix_fmt yuv444p -c:v ffv1"),
         );
         let all = frames(&clip);
         assert_eq!(all.len(), 2);
@@ -160,35 +162,37 @@ fn turns_are_applied() {
     let media = Media::new();
     write_patches(&media);
     media.make("p.mp4", "-loop 1 -i patches.png -frames:v 3 -vf scale=96:64:flags=neighbor,format=yuv444p -c:v libx264 -qp 0");
-    for (degrees, order) in [
-        (90, [2, 0, 3, 1]),
-        (180, [3, 2, 1, 0]),
-        (270, [1, 3, 0, 2]),
-        (0, [0, 1, 2, 3]),
-    ] {
-        // The metadata's angle is how far to turn for display, clockwise; ffmpeg 5.1 writes it as a matrix.
+    let mut met = Vec::new();
+    for degrees in [0, 90, 180, 270] {
         let clip = media.make(
             "t.mp4",
             &format!("-i p.mp4 -c copy -metadata:s:v rotate={degrees}"),
         );
+        // Which way a tool writes the angle has changed over its versions; how it displays the file is what counts.
+        let displayed = image::open(media.make("t.png", "-i t.mp4 -frames:v 1"))
+            .unwrap()
+            .into_rgb8();
         let reading = reader(&clip);
         let info = reading.info().clone();
-        assert_eq!((info.rotation, info.mirrored), (degrees, false));
+        let order = match info.rotation {
+            0 => [0, 1, 2, 3],
+            90 => [2, 0, 3, 1],
+            180 => [3, 2, 1, 0],
+            _ => [1, 3, 0, 2],
+        };
+        met.push(info.rotation);
         let size = if degrees % 180 == 0 {
             (96, 64)
         } else {
             (64, 96)
         };
-        assert_eq!((info.width, info.height), size);
+        assert_eq!(
+            (info.width, info.height, info.mirrored),
+            (size.0, size.1, false)
+        );
+        assert_eq!(displayed.dimensions(), size);
         let all: Vec<Frame> = reading.map(|f| f.unwrap()).collect();
         assert_eq!(all.len(), 3);
-        for (i, patch) in order.into_iter().enumerate() {
-            let found = centre(&all[0], i);
-            assert!(
-                near(found, PATCHES[patch], 5),
-                "{degrees}: patch {i} is {found:?}"
-            );
-        }
         let options = OpenOptions {
             max_size: Some((48, 48)),
             ..Default::default()
@@ -196,9 +200,24 @@ fn turns_are_applied() {
         let small = open(&clip, &options).unwrap().next().unwrap().unwrap();
         assert_eq!((small.width, small.height), (size.0 / 2, size.1 / 2));
         for (i, patch) in order.into_iter().enumerate() {
+            let found = centre(&all[0], i);
+            assert!(
+                near(found, PATCHES[patch], 5),
+                "{degrees}: patch {i} is {found:?}"
+            );
             assert!(near(centre(&small, i), PATCHES[patch], 5));
+            let (x, y) = (
+                size.0 / 4 + (i as u32 % 2) * size.0 / 2,
+                size.1 / 4 + (i as u32 / 2) * size.1 / 2,
+            );
+            assert!(
+                near(displayed.get_pixel(x, y).0, found, 8),
+                "{degrees}: patch {i}"
+            );
         }
     }
+    met.sort_unstable();
+    assert_eq!(met, [0, 90, 180, 270]);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Raw pictures of an application.
 
+#![allow(clippy::unwrap_used)] // a test that unwraps fails where it should
+
 use proptest::prelude::*;
 use track_video::raw::{PixelFormat, RawPicture, YuvMatrix, YuvRange, convert};
 

@@ -1,5 +1,7 @@
 //! Folders, patterns, GIFs and single pictures.
 
+#![allow(clippy::unwrap_used)] // a test that unwraps fails where it should
+
 mod common;
 
 use common::{Media, frames, near, pixel, ranged, reader};

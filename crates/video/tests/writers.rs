@@ -1,5 +1,7 @@
 //! What is written can be read back: the same frames, the same times; or nothing is there at all.
 
+#![allow(clippy::unwrap_used)] // a test that unwraps fails where it should
+
 mod common;
 
 use common::{BFRAMES, Media, frames, near, pixel, probe, probe_frames, reader};
@@ -62,7 +64,7 @@ fn videos_keep_frames_and_times() {
                 let time: f64 = time.parse().unwrap();
                 assert!((a.time - time).abs() < tolerance + 1e-6);
                 assert!(
-                    difference(a, b) < 6.0,
+                    difference(a, b) < 8.0,
                     "{} {name}: {}",
                     clip.display(),
                     difference(a, b)
@@ -259,5 +261,5 @@ fn times_can_start_at_zero() {
         .iter()
         .map(|f| f.time)
         .collect();
-    assert_eq!(times, [0.0, 0.1, 0.2, 0.3].map(|t: f64| t));
+    assert_eq!(times, [0.0, 0.1, 0.2, 0.3]);
 }

@@ -1,4 +1,6 @@
 //! Test media, made on the fly with the `ffmpeg` program.
+
+#![allow(clippy::unwrap_used)] // a test that unwraps fails where it should
 #![allow(dead_code, unreachable_pub)]
 
 use std::path::{Path, PathBuf};
