@@ -55,7 +55,12 @@ impl StillsSource {
             path: path.to_path_buf(),
             reason,
         };
-        let matches = glob::glob(&text)
+        // As in a shell: hidden files and folders must be asked for.
+        let options_of_shells = glob::MatchOptions {
+            require_literal_leading_dot: true,
+            ..Default::default()
+        };
+        let matches = glob::glob_with(&text, options_of_shells)
             .map_err(|e| unsupported(format!("not a file, and not a pattern either ({e})")))?;
         let mut files = Vec::new();
         for file in matches {

@@ -152,7 +152,7 @@ fn odd_sizes_are_kept() {
     }
     let clip = media.make(
         "o420.mkv",
-        "-f lavfi -i testsrc2=s=67x45:r=5:d=0.4 -pix_fmt yuv420p -c:v ffv1",
+        "-f lavfi -i testsrc2=s=68x46:r=5:d=0.4 -vf scale=67:45,format=yuv420p -c:v ffv1",
     );
     assert_eq!(frames(&clip)[0].data.len(), 67 * 45 * 3);
 }

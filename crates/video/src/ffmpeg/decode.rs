@@ -295,19 +295,18 @@ impl VideoSource {
     /// The picture's presentation time in seconds.
     fn time(&mut self) -> f64 {
         let (num, den) = self.info.time_base;
-        let unit = f64::from(num) / f64::from(den);
+        // Multiplied first: whole ticks then give the nearest number to the true time.
+        let seconds = |ticks: i64| ticks as f64 * f64::from(num) / f64::from(den);
         let step = match self.info.frame_rate {
             Some((n, d)) => f64::from(d) / f64::from(n),
             None => 0.04,
         };
         let next = self.last_time.map_or(0.0, |t| t + step);
         let time = match self.picture.pts() {
-            Some(pts) => pts as f64 * unit,
+            Some(pts) => seconds(pts),
             // Guessed from decoding times, which repeat or lag where frames are reordered.
             None => match self.picture.timestamp().or(dts(&self.picture)) {
-                Some(ticks) if self.last_time.is_none_or(|t| ticks as f64 * unit > t) => {
-                    ticks as f64 * unit
-                }
+                Some(ticks) if self.last_time.is_none_or(|t| seconds(ticks) > t) => seconds(ticks),
                 _ => next,
             },
         };
