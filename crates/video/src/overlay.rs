@@ -54,7 +54,7 @@ impl Default for OverlayOptions {
 /// Draws points onto the frames of one video, in order: it remembers where the points came from.
 ///
 /// A point's colour follows from its start position, so that neighbours look related. Visible points are discs,
-/// hidden ones rings, each with a dark rim that sets it off from light pictures. Trails fade; where
+/// hidden ones rings, each with a rim that sets it off from light, dark and like-coloured backgrounds. Trails fade; where
 /// a point was hidden its trail is faint.
 #[derive(Clone, Debug)]
 pub struct Overlay {
@@ -69,6 +69,7 @@ pub struct Overlay {
 type Stop = Option<(f32, f32, bool)>;
 
 const RIM: Rgb = [16, 16, 20];
+const LIGHT: Rgb = [248, 248, 250];
 
 impl Overlay {
     /// For points that start at `starts` (raster positions, x and y) in frames of `width` x `height` pixels.
@@ -173,15 +174,17 @@ fn draw_trail(
         let dim = if a_seen && b_seen { 1.0 } else { 0.3 };
         let (old, new) = (strength(newest - i) * dim, strength(newest - i - 1) * dim);
         let (a, b) = ((ax, ay), (bx, by));
-        canvas.line(a, b, width + 1.6, RIM, (old * 0.3, new * 0.3));
-        canvas.line(a, b, width, color, (old * 0.9, new * 0.9));
+        canvas.line(a, b, width + 1.6, RIM, (old * 0.4, new * 0.4));
+        canvas.line(a, b, width, color, (old, new));
     }
 }
 
 fn draw_point(canvas: &mut Canvas<'_>, at: (f32, f32), color: Rgb, radius: f32, visible: bool) {
     let rim = (radius * 0.28).clamp(0.8, 3.0);
     if visible {
-        canvas.ring(at, radius + rim, 0.0, RIM, 0.85);
+        // A light line within the dark one: the disc stands out from a background of its own colour.
+        canvas.ring(at, radius + 1.7 * rim, 0.0, RIM, 0.7);
+        canvas.ring(at, radius + 0.75 * rim, 0.0, LIGHT, 1.0);
         canvas.ring(at, radius, 0.0, color, 1.0);
     } else {
         let stroke = (radius * 0.45).max(1.0);
@@ -221,7 +224,7 @@ fn colors(starts: &[(f32, f32)]) -> Vec<Rgb> {
         order.sort_by(|a, b| key(a).total_cmp(&key(b)));
         let mut colors = vec![[0; 3]; starts.len()];
         for (rank, i) in order.into_iter().enumerate() {
-            colors[i] = hsl(rank as f32 / starts.len() as f32 * 0.92, 0.95, 0.6);
+            colors[i] = hsl(hue(rank as f32 / starts.len() as f32), 0.95, 0.6);
         }
         return colors;
     }
@@ -232,10 +235,19 @@ fn colors(starts: &[(f32, f32)]) -> Vec<Rgb> {
             let (u, v) = along(p);
             // A slight, fixed spread by index tells neighbours apart.
             let spread = (i as f32 * 0.618_034).fract() - 0.5;
-            let hue = 0.8 * (0.72 * u + 0.28 * v) + 0.05 * spread;
-            hsl(hue, 0.95, 0.68 - 0.18 * v)
+            let along = 0.93 * (0.72 * u + 0.28 * v) + 0.05 * spread;
+            hsl(hue(along), 0.95, 0.68 - 0.16 * v)
         })
         .collect()
+}
+
+/// The hue at a place from 0 to 1 along red, orange, yellow, green, cyan, blue, violet and pink. Evenly spaced hues
+/// would give a third of the way to greens, which look alike and drown in lawns and leaves.
+fn hue(at: f32) -> f32 {
+    const STOPS: [f32; 9] = [0.0, 0.07, 0.14, 0.36, 0.5, 0.58, 0.73, 0.86, 0.96];
+    let at = at.clamp(0.0, 1.0) * (STOPS.len() - 1) as f32;
+    let below = (at as usize).min(STOPS.len() - 2);
+    STOPS[below] + (STOPS[below + 1] - STOPS[below]) * (at - below as f32)
 }
 
 /// A colour from hue, saturation and lightness, each 0 to 1 (the hue wraps).

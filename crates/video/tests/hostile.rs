@@ -1,5 +1,5 @@
 //! Files that are not what they say, and files cut short.
-
+#![cfg(feature = "ffmpeg")]
 #![allow(clippy::unwrap_used)] // a test that unwraps fails where it should
 
 mod common;

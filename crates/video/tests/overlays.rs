@@ -40,7 +40,9 @@ fn discs_sit_at_their_raster_position() {
     for scale in [1, 2, 3] {
         for (x, y) in [(40.5, 30.5), (40.25, 30.75), (41.0, 31.0)] {
             for visible in [true, false] {
+                // Large, so that where the rims' greys fall on single pixels counts for little.
                 let options = OverlayOptions {
+                    radius: Some(9.0),
                     scale: OverlayScale::Times(scale),
                     ..Default::default()
                 };

@@ -1,5 +1,5 @@
 //! Colours, sizes, pixel formats and turns come out as they are displayed.
-
+#![cfg(feature = "ffmpeg")]
 #![allow(clippy::unwrap_used)] // a test that unwraps fails where it should
 
 mod common;

@@ -1,5 +1,5 @@
 //! A range equals the same slice of a full decode; times are ffprobe's.
-
+#![cfg(feature = "ffmpeg")]
 #![allow(clippy::unwrap_used)] // a test that unwraps fails where it should
 
 mod common;

@@ -114,6 +114,7 @@ fn gif_delays_are_times() {
 }
 
 #[test]
+#[cfg(feature = "ffmpeg")]
 fn gif_frames_are_composed_as_ffmpeg_composes_them() {
     let media = Media::new();
     let path = media.make("c.gif", "-f lavfi -i testsrc=s=60x40:r=10:d=1");
@@ -133,4 +134,22 @@ fn gif_frames_are_composed_as_ffmpeg_composes_them() {
             assert!(whole == ours.len() || !reading.warnings().is_empty() || whole == 0);
         }
     }
+}
+
+#[test]
+fn readers_and_writers_can_move_to_another_thread() {
+    fn movable<T: Send + 'static>() {}
+    movable::<track_video::Reader>();
+    movable::<track_video::OverlayWriter>();
+    movable::<track_video::Overlay>();
+}
+
+#[test]
+#[cfg(not(feature = "ffmpeg"))]
+fn without_ffmpeg_a_video_is_refused_with_a_reason() {
+    let media = Media::new();
+    std::fs::write(media.path("a.mp4"), "anything").unwrap();
+    let error = open(&media.path("a.mp4"), &OpenOptions::default()).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }) && error.to_string().contains("FFmpeg"));
+    assert_eq!(track_video::ffmpeg_version(), None);
 }

@@ -1,5 +1,5 @@
 //! What is written can be read back: the same frames, the same times; or nothing is there at all.
-
+#![cfg(feature = "ffmpeg")]
 #![allow(clippy::unwrap_used)] // a test that unwraps fails where it should
 
 mod common;

@@ -49,6 +49,7 @@ pub struct OverlayWriter {
     file: NamedTempFile,
     form: Form,
     timing: Timing,
+    #[cfg_attr(not(feature = "ffmpeg"), expect(dead_code))]
     options: WriterOptions,
     size: Option<(u32, u32)>,
 }
@@ -63,6 +64,7 @@ enum Form {
 
 /// What is kept of the source's description.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "ffmpeg"), expect(dead_code))]
 pub(crate) struct Timing {
     pub(crate) time_base: (u32, u32),
     pub(crate) rate: (u32, u32),
