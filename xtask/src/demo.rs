@@ -10,6 +10,9 @@ use crate::setup::{self, Need};
 /// What is tracked, from the workspace's root.
 const CLIP: &str = "assets/pedestrians_47f_256x256.mp4";
 
+/// Points on the people who walk: a grid alone mostly falls on the ground.
+const POINTS: &str = "assets/pedestrians_points.csv";
+
 /// Sets up, builds the program in the release profile, tracks the clip and says where the results are.
 pub(crate) fn run() -> Result<()> {
     setup::ensure(Need::BUILD)?;
@@ -28,6 +31,8 @@ pub(crate) fn run() -> Result<()> {
         .join(format!("track{}", std::env::consts::EXE_SUFFIX));
     Step::new(program)
         .arg(root().join(CLIP))
+        .args(["--grid", "8", "--points-file"])
+        .arg(root().join(POINTS))
         .arg("-o")
         .arg(output("pedestrians.json"))
         .arg("-o")
