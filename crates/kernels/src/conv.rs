@@ -62,6 +62,14 @@ impl Conv2d {
         })
     }
 
+    /// The weights `[kernel, kernel, c_in, c_out]`, where the CPU form keeps them so.
+    pub(crate) fn rows(&self) -> Option<&[f32]> {
+        match &self.packed {
+            Packed::Rows(rows) => Some(rows),
+            Packed::None | Packed::Winograd(_) => None,
+        }
+    }
+
     /// Channels of the result.
     pub fn c_out(&self) -> usize {
         self.c_out
@@ -209,7 +217,7 @@ pub(crate) fn pad_same(
 
 /// Copies a k×k neighbourhood, zero outside the picture, to one row.
 #[inline]
-fn gather(
+pub(crate) fn gather(
     x: &[f32],
     (height, width, c): (usize, usize, usize),
     (top, left): (isize, isize),

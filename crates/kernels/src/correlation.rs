@@ -3,6 +3,7 @@
 use candle_core::{DType, Result, Tensor, bail};
 use rayon::prelude::*;
 
+use crate::conv::gather;
 use crate::correlation_encoder::CorrelationEncoder;
 use crate::cpu::{self, Mat, matmul, simd, with_scratch};
 use crate::{RADIUS, SUPPORT};
@@ -168,8 +169,8 @@ pub fn correlate(level: &Level<'_>, positions: &Tensor) -> Result<Tensor> {
 /// The whole cells under a neighbourhood and the offset that all its samples share.
 #[derive(Clone, Copy)]
 struct Place {
-    left: i64,
-    top: i64,
+    left: isize,
+    top: isize,
     fx: f32,
     fy: f32,
 }
@@ -180,7 +181,10 @@ impl Place {
         // Far outside is far outside: the bound keeps the integers small and every corner out of the grid.
         let axis = |v: f32| {
             let index = (v - 0.5).clamp(-1e6, 1e6);
-            (index.floor() as i64 - RADIUS as i64, index - index.floor())
+            (
+                index.floor() as isize - RADIUS as isize,
+                index - index.floor(),
+            )
         };
         let ((left, fx), (top, fy)) = (axis(x), axis(y));
         Self { left, top, fx, fy }
@@ -207,7 +211,8 @@ fn volumes<'a>(
                 let n = GATHERED.min(count - block * GATHERED);
                 for (i, cells) in cells.chunks_exact_mut(patch * c).take(n).enumerate() {
                     let (picture, place) = place(block * GATHERED + i);
-                    gather(picture, (height, width, c), place, cells);
+                    let corner = (place.top, place.left);
+                    gather(picture, (height, width, c), corner, PATCH, cells);
                 }
                 matmul(
                     n * patch,
@@ -230,28 +235,6 @@ fn volumes<'a>(
             }
         },
     );
-}
-
-/// Copies the 8×8 cells `[64, c]` under a neighbourhood, zero outside the grid.
-fn gather(
-    picture: &[f32],
-    (height, width, c): (usize, usize, usize),
-    place: Place,
-    cells: &mut [f32],
-) {
-    let skip = (-place.left).clamp(0, PATCH as i64) as usize;
-    let stop = (width as i64 - place.left).clamp(skip as i64, PATCH as i64) as usize;
-    for (dy, row) in cells.chunks_exact_mut(PATCH * c).enumerate() {
-        let y = place.top + dy as i64;
-        if y < 0 || y >= height as i64 || skip == stop {
-            row.fill(0.0);
-            continue;
-        }
-        let from = (y as usize * width + (place.left + skip as i64) as usize) * c;
-        row[..skip * c].fill(0.0);
-        row[skip * c..stop * c].copy_from_slice(&picture[from..from + (stop - skip) * c]);
-        row[stop * c..].fill(0.0);
-    }
 }
 
 /// 8×8 products to 7×7 samples, each with the 49 cells of the support.
@@ -313,9 +296,9 @@ fn correlate_plain(level: &Level<'_>, positions: &Tensor) -> Result<Tensor> {
             let place = Place::new(p[0] * level.scale[0], p[1] * level.scale[1]);
             let frame = i % frames;
             for sample in 0..CELLS {
-                let y = place.top + (sample / SUPPORT + corner / 2) as i64;
-                let x = place.left + (sample % SUPPORT + corner % 2) as i64;
-                let inside = y >= 0 && y < height as i64 && x >= 0 && x < width as i64;
+                let y = place.top + (sample / SUPPORT + corner / 2) as isize;
+                let x = place.left + (sample % SUPPORT + corner % 2) as isize;
+                let inside = y >= 0 && y < height as isize && x >= 0 && x < width as isize;
                 let wy = if corner / 2 == 0 {
                     1.0 - place.fy
                 } else {

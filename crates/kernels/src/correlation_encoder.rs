@@ -3,7 +3,7 @@
 use candle_core::{Result, Tensor, bail};
 
 use crate::conv::Conv2d;
-use crate::cpu::{self, Mat, matmul, simd};
+use crate::cpu::{Mat, matmul, simd};
 use crate::norm::{group_norm_relu, group_norm_relu_plain};
 use crate::{SUPPORT, same_padding};
 
@@ -45,8 +45,6 @@ struct Ready {
 /// Parameters as the CPU form reads them.
 #[derive(Debug)]
 struct Packed {
-    /// `[kernel, kernel, c_in, c_out]`.
-    weight: Vec<f32>,
     bias: Vec<f32>,
     norm_weight: Vec<f32>,
     norm_bias: Vec<f32>,
@@ -66,10 +64,9 @@ impl CorrelationEncoder {
                 )
             }
             let (size_out, pad) = same_padding(size, kernel, layer.stride);
-            let packed = if cpu::suits(&[&layer.weight]) {
-                let rows = layer.weight.permute((2, 3, 1, 0))?.contiguous()?;
+            let conv = Conv2d::new(&layer.weight, layer.stride)?;
+            let packed = if conv.rows().is_some() {
                 Some(Packed {
-                    weight: cpu::floats(&rows)?.to_vec(),
                     bias: layer.bias.to_vec1()?,
                     norm_weight: layer.norm_weight.to_vec1()?,
                     norm_bias: layer.norm_bias.to_vec1()?,
@@ -77,7 +74,6 @@ impl CorrelationEncoder {
             } else {
                 None
             };
-            let conv = Conv2d::new(&layer.weight, layer.stride)?;
             ready.push(Ready {
                 plain: layer,
                 conv,
@@ -180,7 +176,9 @@ impl Ready {
     /// Each output cell is a sum of products, one per kernel row: a row's cells inside the picture are one run
     /// of the input and one run of the weights, so nothing is gathered or padded.
     fn forward(&self, x: &[f32], n: usize, out: &mut [f32]) {
-        let Some(packed) = &self.packed else { return };
+        let (Some(packed), Some(weights)) = (&self.packed, self.conv.rows()) else {
+            return;
+        };
         let (picture_in, picture_out) = (
             self.size * self.size * self.c_in,
             self.size_out * self.size_out * self.c_out,
@@ -201,8 +199,8 @@ impl Ready {
                 let out = &mut out[(oy * self.size_out + ox) * self.c_out..];
                 for (dy, ky) in rows.clone().enumerate() {
                     let input = &x[((y + dy) * self.size + x_in) * self.c_in..];
-                    let weight = &packed.weight
-                        [(ky * self.kernel + columns.start) * self.c_in * self.c_out..];
+                    let weight =
+                        &weights[(ky * self.kernel + columns.start) * self.c_in * self.c_out..];
                     let lhs = Mat {
                         data: input,
                         rs: picture_in,
