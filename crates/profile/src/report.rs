@@ -1,11 +1,10 @@
 //! Recorded layers added up, and the table that people read.
 
 use std::fmt;
-use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::Cost;
+use crate::{Call, Cost};
 
 /// Layers by name, in the order of first use.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -25,38 +24,34 @@ pub struct Layer {
     pub calls: u64,
     /// Time over all calls, in milliseconds.
     pub total_ms: f64,
-    /// Floating-point operations over all calls, by definition of the layer.
-    pub flops: u64,
-    /// Bytes over all calls, by definition of the layer.
-    pub bytes: u64,
+    /// What all calls spend, by definition of the layer.
+    pub cost: Cost,
 }
 
 impl Layer {
     /// Operations per second that the layer reached, in GFLOP/s, counted by its definition.
     pub fn gflops(&self) -> f64 {
-        self.flops as f64 / (self.total_ms * 1e6)
+        self.cost.flops() as f64 / (self.total_ms * 1e6)
     }
 }
 
 impl Report {
-    pub(crate) fn from_calls(calls: impl Iterator<Item = (&'static str, Duration, Cost)>) -> Self {
+    pub(crate) fn new(calls: &[Call]) -> Self {
         let mut report = Self::default();
-        for (name, time, cost) in calls {
-            let ms = time.as_secs_f64() * 1e3;
+        for call in calls {
+            let ms = call.time.as_secs_f64() * 1e3;
             report.total_ms += ms;
-            match report.layers.iter_mut().find(|layer| layer.name == name) {
+            match report.layers.iter_mut().find(|l| l.name == call.name) {
                 Some(layer) => {
                     layer.calls += 1;
                     layer.total_ms += ms;
-                    layer.flops += cost.flops;
-                    layer.bytes += cost.bytes;
+                    layer.cost += call.cost;
                 }
                 None => report.layers.push(Layer {
-                    name: name.to_owned(),
+                    name: call.name.to_owned(),
                     calls: 1,
                     total_ms: ms,
-                    flops: cost.flops,
-                    bytes: cost.bytes,
+                    cost: call.cost,
                 }),
             }
         }

@@ -2,9 +2,10 @@
 
 use candle_core::{Result, Tensor};
 use track_kernels::{Conv2d, instance_norm_relu, l2_normalize};
-use track_profile::{Cost, Profiler};
+use track_profile::Profiler;
 
 use super::config::{BLOCKS, GROUPS};
+use super::cost::{self, name};
 use crate::weights::Weights;
 
 /// Features of some frames, each cell of unit length: `[frames, height, width, c]`.
@@ -39,44 +40,14 @@ struct Block {
     conv_1: Conv2d,
     /// In the first block of a group.
     shortcut: Option<Conv2d>,
-    names: Names,
+    /// What the profiler calls its norms, its shortcut and its 3×3 convolutions.
+    names: (&'static str, &'static str, &'static str),
 }
-
-/// What the profiler calls the parts of a group's blocks.
-#[derive(Debug, Clone, Copy)]
-struct Names {
-    norm: &'static str,
-    conv: &'static str,
-    shortcut: &'static str,
-}
-
-const NAMES: [Names; 4] = [
-    Names {
-        norm: "encoder.group0.norm",
-        conv: "encoder.group0.conv3x3",
-        shortcut: "encoder.group0.shortcut",
-    },
-    Names {
-        norm: "encoder.group1.norm",
-        conv: "encoder.group1.conv3x3",
-        shortcut: "encoder.group1.shortcut",
-    },
-    Names {
-        norm: "encoder.group2.norm",
-        conv: "encoder.group2.conv3x3",
-        shortcut: "encoder.group2.shortcut",
-    },
-    Names {
-        norm: "encoder.group3.norm",
-        conv: "encoder.group3.conv3x3",
-        shortcut: "encoder.group3.shortcut",
-    },
-];
 
 impl Encoder {
     pub(super) fn new(weights: &Weights) -> Result<Self> {
         let mut groups = Vec::new();
-        for (g, (&(_, _, stride), names)) in GROUPS.iter().zip(NAMES).enumerate() {
+        for (g, (&(_, _, stride), names)) in GROUPS.iter().zip(name::GROUPS).enumerate() {
             let mut blocks = Vec::new();
             for b in 0..BLOCKS {
                 let name = format!("resnet_torch.block_groups.{g}.blocks.{b}");
@@ -107,7 +78,7 @@ impl Encoder {
 
     /// `frames`: f32 `[n, height, width, 3]` in −1..1.
     pub(super) fn forward(&self, frames: &Tensor, profiler: &Profiler) -> Result<Grids> {
-        let mut x = profiled(profiler, "encoder.stem", &self.stem, frames, None)?;
+        let mut x = profiled(profiler, name::STEM, (&self.stem, 7), frames, None)?;
         let mut outputs = Vec::new();
         for group in &self.groups {
             for block in group {
@@ -117,7 +88,7 @@ impl Encoder {
         }
         let unit = |i: usize| {
             let x: &Tensor = &outputs[i];
-            let _layer = profiler.layer("encoder.normalize", elementwise(x, 3));
+            let _layer = profiler.layer(name::NORMALIZE, cost::normalize(x.elem_count()));
             l2_normalize(x)
         };
         Ok(Grids {
@@ -130,48 +101,37 @@ impl Encoder {
 
 impl Block {
     fn forward(&self, x: &Tensor, profiler: &Profiler) -> Result<Tensor> {
+        let (norm_name, shortcut_name, conv_name) = self.names;
         let norm = |x: &Tensor, (weight, bias): &(Tensor, Tensor)| {
-            let _layer = profiler.layer(self.names.norm, elementwise(x, 8));
+            let cost = cost::norm(x.elem_count(), weight.elem_count());
+            let _layer = profiler.layer(norm_name, cost);
             instance_norm_relu(x, weight, bias)
         };
         let y = norm(x, &self.norm_0)?;
         let shortcut = match &self.shortcut {
-            Some(conv) => profiled(profiler, self.names.shortcut, conv, &y, None)?,
+            Some(conv) => profiled(profiler, shortcut_name, (conv, 1), &y, None)?,
             None => x.clone(),
         };
-        let y = profiled(profiler, self.names.conv, &self.conv_0, &y, None)?;
+        let y = profiled(profiler, conv_name, (&self.conv_0, 3), &y, None)?;
         let y = norm(&y, &self.norm_1)?;
-        profiled(profiler, self.names.conv, &self.conv_1, &y, Some(&shortcut))
+        profiled(profiler, conv_name, (&self.conv_1, 3), &y, Some(&shortcut))
     }
 }
 
-/// A convolution under its layer's name.
+/// A convolution, with the side of its kernel, under its layer's name.
 fn profiled(
     profiler: &Profiler,
     name: &'static str,
-    conv: &Conv2d,
+    (conv, kernel): (&Conv2d, usize),
     x: &Tensor,
     residual: Option<&Tensor>,
 ) -> Result<Tensor> {
-    let (n, h, w, _) = x.dims4()?;
-    let out = n * conv.output_size(h) * conv.output_size(w) * conv.c_out();
-    let bytes =
-        (x.elem_count() + out * if residual.is_some() { 2 } else { 1 }) * x.dtype().size_in_bytes();
-    let _layer = profiler.layer(
-        name,
-        Cost {
-            flops: conv.flops(n, h, w),
-            bytes: bytes as u64,
-        },
-    );
-    conv.forward(x, residual)
-}
-
-/// The cost of an operation that reads and writes every value once.
-fn elementwise(x: &Tensor, flops_each: usize) -> Cost {
-    let n = x.elem_count();
-    Cost {
-        flops: (flops_each * n) as u64,
-        bytes: (2 * n * x.dtype().size_in_bytes()) as u64,
+    let (n, h, w, c_in) = x.dims4()?;
+    let outputs = n * conv.output_size(h) * conv.output_size(w);
+    let mut cost = cost::conv(x.elem_count(), outputs, c_in, conv.c_out(), kernel);
+    if residual.is_some() {
+        cost += cost::residual(outputs * conv.c_out());
     }
+    let _layer = profiler.layer(name, cost);
+    conv.forward(x, residual)
 }

@@ -5,6 +5,7 @@
 //! every position is encoded and a transformer over the frames corrects position and visibility.
 
 mod config;
+mod cost;
 mod encoder;
 mod refine;
 mod session;

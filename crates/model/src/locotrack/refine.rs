@@ -8,6 +8,7 @@ use track_kernels::{
 use track_profile::{Cost, Profiler};
 
 use super::config::{Config, HEAD, LAYERS, MODEL_SIZE, SLOPE_BASE, USED_OUTPUTS};
+use super::cost::{self, name};
 use super::encoder::Grids;
 use crate::Size;
 use crate::weights::Weights;
@@ -34,7 +35,7 @@ pub(super) struct Refiner {
     layers: Vec<Layer>,
     norm_out: LayerNorm,
     output: Linear,
-    heads: usize,
+    config: Config,
 }
 
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl Refiner {
                 &output.narrow(0, 0, USED_OUTPUTS)?,
                 Some(&output_bias.narrow(0, 0, USED_OUTPUTS)?),
             )?,
-            heads: config.dim / HEAD,
+            config: *config,
         })
     }
 
@@ -130,6 +131,7 @@ impl Refiner {
     ) -> Result<State> {
         let (n, frames, _) = state.positions.dims3()?;
         let rows = n * frames;
+        let dim = self.config.dim;
         let correlation = self.correlate(&state.positions, grids, supports, profiler)?;
         // Differences in pixels of the refinement resolution, as a share of the model's.
         let share = |side: usize, model: usize| side as f32 / model as f32 / model as f32;
@@ -137,38 +139,29 @@ impl Refiner {
             share(size.width, MODEL_SIZE.width),
             share(size.height, MODEL_SIZE.height),
         ];
-        let mut h = {
-            let flops = self.input_correlation.flops(rows) + self.input_motion.flops(rows);
-            let _layer = profiler.layer(
-                "refine.input",
-                Cost {
-                    flops,
-                    bytes: bytes(&correlation),
-                },
-            );
-            let motion = motion_features(
+        let motion = {
+            let _layer = profiler.layer(name::MOTION, cost::motion(rows));
+            motion_features(
                 &state.positions,
                 &state.occlusion,
                 &state.expected_dist,
                 scale,
-            )?;
+            )?
+        };
+        let mut h = {
+            let _layer = profiler.layer(name::INPUT, cost::linear(rows, self.config.token(), dim));
             let h = self.input_motion.forward(&motion, Activation::None, None)?;
             self.input_correlation
                 .forward(&correlation, Activation::None, Some(&h))?
         };
         for layer in &self.layers {
-            h = layer.forward(&h, self.heads, profiler)?;
+            h = layer.forward(&h, dim, profiler)?;
         }
-        let _layer = profiler.layer(
-            "refine.output",
-            Cost {
-                flops: self.output.flops(rows),
-                bytes: bytes(&h),
-            },
-        );
+        let h = normed(&self.norm_out, &h, profiler)?;
+        let _layer = profiler.layer(name::OUTPUT, cost::output(rows, dim));
         let out = self
             .output
-            .forward(&self.norm_out.forward(&h)?, Activation::None, None)?
+            .forward(&h, Activation::None, None)?
             .to_dtype(DType::F32)?;
         let part = |i: usize| out.narrow(D::Minus1, i, 1)?.squeeze(D::Minus1);
         let pixels = Tensor::new(
@@ -204,9 +197,8 @@ impl Refiner {
             .zip(&self.correlation)
         {
             let (_, height, width, c) = grid.dims4()?;
-            // 8×8 whole cells with 49 cells of the support, then both roles of the encoder.
-            cost.flops += (n * frames) as u64 * (2 * 64 * 49 * c as u64 + 2 * encoder.flops());
-            cost.bytes += bytes(support) + (n * frames * 64 * c * 4) as u64;
+            cost += cost::correlation(n, frames, height * width, c)
+                + cost::encode_correlation(&self.config, n * frames);
             let scale = [
                 width as f32 / MODEL_SIZE.width as f32,
                 height as f32 / MODEL_SIZE.height as f32,
@@ -218,53 +210,46 @@ impl Refiner {
                 encoder,
             });
         }
-        let _layer = profiler.layer("refine.correlation", cost);
+        let _layer = profiler.layer(name::CORRELATION, cost);
         correlate_and_encode(&levels, positions)
     }
 }
 
 impl Layer {
-    /// A pre-norm transformer layer over the frames of each track. `h`: `[n, frames, c]`.
-    fn forward(&self, h: &Tensor, heads: usize, profiler: &Profiler) -> Result<Tensor> {
-        let (n, frames, c) = h.dims3()?;
+    /// A pre-norm transformer layer over the frames of each track. `h`: `[n, frames, dim]`.
+    fn forward(&self, h: &Tensor, dim: usize, profiler: &Profiler) -> Result<Tensor> {
+        let (n, frames, _) = h.dims3()?;
         let rows = n * frames;
-        let cost = |flops| Cost {
-            flops,
-            bytes: 2 * bytes(h),
-        };
+        let x = normed(&self.norm_1, h, profiler)?;
         let qkv = {
-            let _layer = profiler.layer("refine.qkv", cost(self.qkv.flops(rows)));
-            self.qkv
-                .forward(&self.norm_1.forward(h)?, Activation::None, None)?
+            let _layer = profiler.layer(name::QKV, cost::linear(rows, dim, 3 * dim));
+            self.qkv.forward(&x, Activation::None, None)?
         };
         let mixed = {
-            let _layer = profiler.layer(
-                "refine.attention",
-                cost((4 * n * frames * frames * c) as u64),
-            );
+            let _layer = profiler.layer(name::ATTENTION, cost::attention(n, frames, dim));
             attention(
                 &qkv,
                 Attention {
-                    heads,
+                    heads: dim / HEAD,
                     slope_base: SLOPE_BASE,
                 },
             )?
         };
         let h = {
-            let _layer = profiler.layer("refine.project", cost(self.project.flops(rows)));
+            let cost = cost::linear(rows, dim, dim) + cost::residual(rows * dim);
+            let _layer = profiler.layer(name::PROJECT, cost);
             self.project.forward(&mixed, Activation::None, Some(h))?
         };
-        let _layer = profiler.layer(
-            "refine.dense",
-            cost(self.dense_0.flops(rows) + self.dense_2.flops(rows)),
-        );
-        let wide = self
-            .dense_0
-            .forward(&self.norm_2.forward(&h)?, Activation::Gelu, None)?;
+        let x = normed(&self.norm_2, &h, profiler)?;
+        let _layer = profiler.layer(name::DENSE, cost::dense(rows, dim));
+        let wide = self.dense_0.forward(&x, Activation::Gelu, None)?;
         self.dense_2.forward(&wide, Activation::None, Some(&h))
     }
 }
 
-fn bytes(x: &Tensor) -> u64 {
-    (x.elem_count() * x.dtype().size_in_bytes()) as u64
+/// A layer norm of tokens under its layer's name.
+fn normed(norm: &LayerNorm, h: &Tensor, profiler: &Profiler) -> Result<Tensor> {
+    let cost = cost::norm(h.elem_count(), h.dim(D::Minus1)?);
+    let _layer = profiler.layer(name::NORM, cost);
+    norm.forward(h)
 }

@@ -2,9 +2,10 @@
 
 use candle_core::{Device, Tensor};
 use track_kernels::{initial_tracks, sample_support};
-use track_profile::Cost;
+use track_profile::Profiler;
 
 use super::config::{ITERATIONS, MODEL_SIZE};
+use super::cost::{self, name};
 use super::encoder::Grids;
 use super::refine::State;
 use super::{LocoTrack, to_input};
@@ -31,8 +32,11 @@ struct ClipGrids {
 
 impl ClipGrids {
     /// All frames so far. Joined level by level, so that only one level is ever held twice.
-    fn join(&mut self) -> candle_core::Result<Option<Grids>> {
+    fn join(&mut self, profiler: &Profiler) -> candle_core::Result<Option<Grids>> {
         if self.pieces.len() > 1 {
+            let values = self.pieces.iter().flat_map(Grids::levels);
+            let cost = cost::copy(values.map(Tensor::elem_count).sum());
+            let _layer = profiler.layer(name::JOIN, cost);
             let mut parts: [Vec<Tensor>; 3] = Default::default();
             for piece in self.pieces.drain(..) {
                 for (part, level) in
@@ -118,6 +122,8 @@ impl<'a> LocoTrackSession<'a> {
                 .iter()
                 .map(|q| self.in_grid(q, grid))
                 .collect::<candle_core::Result<_>>()?;
+            let cost = cost::support(at.len(), grid.dim(3)?);
+            let _layer = self.context.profiler.layer(name::SUPPORT, cost);
             sample_support(grid, &at)
         };
         Ok([
@@ -138,17 +144,14 @@ impl<'a> LocoTrackSession<'a> {
         };
         let (_, height, width, c_hi) = grids.hires.dims4()?;
         let (_, h_low, w_low, c_low) = grids.lowres.dims4()?;
-        let flops = 2
-            * queries.len()
-            * self.frames
-            * (height * width * (c_hi + 20) + h_low * w_low * c_low);
-        let bytes = 4 * self.frames * (height * width * c_hi + h_low * w_low * c_low);
         let found = {
-            let cost = Cost {
-                flops: flops as u64,
-                bytes: bytes as u64,
-            };
-            let _layer = self.context.profiler.layer("initial.cost_volume", cost);
+            let cost = cost::cost_volume(
+                queries.len(),
+                self.frames,
+                (h_low * w_low, c_low),
+                (height * width, c_hi),
+            );
+            let _layer = self.context.profiler.layer(name::COST_VOLUME, cost);
             initial_tracks(
                 &self.model.cost_head,
                 (&grids.lowres, &centre(&supports[1])?),
@@ -221,10 +224,19 @@ impl Session for LocoTrackSession<'_> {
             let part = frames.narrow(0, first, count)?.contiguous()?;
             // The clip is resized to what is fed in, and that to what each stage works on: twice where both
             // differ, as a caller who resized the clip would have it.
-            let fed = track_kernels::resize_bilinear(&part, self.input.height, self.input.width)?;
+            let fed = {
+                let resized = self.input != self.clip;
+                let values = count * self.input.width * self.input.height * 3;
+                let cost =
+                    cost::resize(part.elem_count(), if resized { values } else { 0 }, resized);
+                let _layer = profiler.layer(name::RESIZE, cost);
+                track_kernels::resize_bilinear(&part, self.input.height, self.input.width)?
+            };
             let encode = |size: Size| {
                 let x = {
-                    let _layer = profiler.layer("input.resize", Cost::default());
+                    let values = count * size.width * size.height * 3;
+                    let cost = cost::resize(0, values, size != self.input);
+                    let _layer = profiler.layer(name::RESIZE, cost);
                     to_input(&fed, size)?.to_device(&self.model.device)?
                 };
                 self.model.encoder.forward(&x, profiler)
@@ -246,10 +258,10 @@ impl Session for LocoTrackSession<'_> {
     }
 
     fn track(&mut self, queries: &[Query]) -> Result<RawTracks> {
-        let Some(first) = self.first.join()? else {
+        let Some(first) = self.first.join(&self.context.profiler)? else {
             return Err(Error::NoFrames);
         };
-        let fine = self.fine.join()?;
+        let fine = self.fine.join(&self.context.profiler)?;
         self.check_queries(queries)?;
         self.check_memory(self.frames, queries.len())?;
         let chunk = query_chunk(self.options.query_chunk, self.frames);
