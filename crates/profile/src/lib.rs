@@ -19,9 +19,12 @@
 //! A device that runs behind the host measures with its own events and hands them over with
 //! [`Profiler::record`].
 //!
-//! [`record::BenchReport`] is what a benchmark keeps of it, [`roofline`] says what a layer must take at least.
+//! [`record::BenchReport`] is what a benchmark keeps of it, [`roofline`] says what a layer must take at least,
+//! and [`explain`] what it would cost on other [`devices`].
 
 mod cost;
+pub mod devices;
+pub mod explain;
 pub mod record;
 mod report;
 pub mod roofline;
