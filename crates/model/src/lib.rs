@@ -15,7 +15,7 @@ mod weights;
 pub use error::Error;
 pub use precision::{Precision, PrecisionError};
 pub use tracker::{
-    Context, ModelKind, Observer, PointTracker, Query, RawTracks, Resolution, Session,
+    Context, DeviceStats, ModelKind, Observer, PointTracker, Query, RawTracks, Resolution, Session,
     SessionOptions, Silent, Size, Stage,
 };
 pub use weights::{WeightSource, load};

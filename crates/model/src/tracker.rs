@@ -1,6 +1,7 @@
 //! What every model offers: clip in, tracks out.
 
 use std::fmt;
+use std::time::Duration;
 
 use candle_core::Tensor;
 use track_profile::Profiler;
@@ -224,4 +225,24 @@ pub trait Session {
     /// # Errors
     /// No frame pushed, a query that is not finite or outside `0..frames`, cancellation, or a device that fails.
     fn track(&mut self, queries: &[Query]) -> Result<RawTracks>;
+
+    /// What a device did for this session so far; `None` where the host computes.
+    fn device_stats(&self) -> Option<DeviceStats> {
+        None
+    }
+}
+
+/// What a device did for a session so far, by its own events.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Copying frames to the device.
+    pub upload: Duration,
+    /// The forward pass.
+    pub model: Duration,
+    /// Copying tracks from the device.
+    pub download: Duration,
+    /// Kernels and copies launched, those of a replayed graph included.
+    pub launches: u64,
+    /// Most bytes of the device's memory that were held, weights included.
+    pub memory_bytes: u64,
 }
