@@ -18,6 +18,8 @@ mod correlation;
 mod correlation_encoder;
 mod cost_volume;
 mod cpu;
+#[cfg(any(feature = "cuda", feature = "emulate"))]
+pub mod cuda;
 mod linear;
 mod motion;
 mod norm;

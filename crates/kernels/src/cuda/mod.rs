@@ -1,0 +1,30 @@
+//! The CUDA forms: device code that the program carries, launched through the driver alone.
+//!
+//! Nothing here is linked against CUDA. The driver is opened at run time, so that one program starts with and
+//! without it; the kernels (`cuda/*.cu`) are compiled by the build script and embedded. A forward pass is a
+//! [`Tape`]: its launches are recorded once for given shapes, then replayed as one CUDA graph, or layer by layer
+//! between device events when it is to be measured.
+//!
+//! With the cargo feature `emulate` the same device code also runs on the CPU, thread by thread, for tests.
+
+mod buffer;
+mod device;
+#[cfg(feature = "cuda")]
+mod driver;
+#[cfg(feature = "emulate")]
+mod emulate;
+#[cfg(feature = "emulate")]
+mod emulator;
+mod lookup;
+mod ops;
+mod product;
+mod tape;
+
+pub use buffer::{Buffer, Slice};
+pub use device::{DeviceInfo, Element, Gpu, Stopwatch};
+pub use lookup::{HeadWeights, SoftArgMax};
+pub use ops::{
+    Affine, GroupNorm, MOTION_COLUMNS, PictureSource, TrackState, instance_norm_scratch,
+};
+pub use product::{PackedWeight, ProductOp, Window};
+pub use tape::{LayerTime, Tape};

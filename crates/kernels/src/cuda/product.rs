@@ -1,0 +1,430 @@
+//! Convolutions and linear layers as one product.
+
+use candle_core::{Result, Tensor, bail};
+
+use super::tape::Written;
+use super::buffer::Slice;
+use super::{Buffer, Element, Gpu, Tape};
+
+/// As `ProductParams` in product.cuh.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Params {
+    x: u64,
+    weight: u64,
+    bias: u64,
+    residual: u64,
+    norm_weight: u64,
+    norm_bias: u64,
+    out: u64,
+    x_batch: i64,
+    weight_batch: i64,
+    out_batch: i64,
+    rows: i32,
+    columns: i32,
+    depth: i32,
+    depth_padded: i32,
+    height: i32,
+    width: i32,
+    channels: i32,
+    ld_x: i32,
+    out_height: i32,
+    out_width: i32,
+    kernel_h: i32,
+    kernel_w: i32,
+    stride_y: i32,
+    stride_x: i32,
+    pad_y: i32,
+    pad_x: i32,
+    channel_block: i32,
+    ld_out: i32,
+    ld_residual: i32,
+    group_rows: i32,
+    gelu: i32,
+    out_f32: i32,
+    period: i32,
+    period_step: i32,
+}
+
+/// Rows of a block's tile.
+const TILE_ROWS: usize = 128;
+/// Bytes of depth in a slice on Tensor Cores.
+const SLICE: usize = 128;
+/// Values of depth in a slice in strict f32.
+const F32_DEPTH: usize = 16;
+
+/// How a convolution's window moves over its input, `[frames, height, width, channels]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    /// Rows and columns of the input.
+    pub size: [usize; 2],
+    /// Rows and columns of the output.
+    pub out: [usize; 2],
+    /// Rows and columns of the kernel.
+    pub kernel: [usize; 2],
+    /// Steps down and to the right.
+    pub stride: [usize; 2],
+    /// Zeros above and to the left.
+    pub pad: [usize; 2],
+}
+
+impl Window {
+    /// A SAME convolution of a square kernel.
+    pub fn same(height: usize, width: usize, kernel: usize, stride: usize) -> Self {
+        let (out_h, pad_y) = crate::same_padding(height, kernel, stride);
+        let (out_w, pad_x) = crate::same_padding(width, kernel, stride);
+        Self {
+            size: [height, width],
+            out: [out_h, out_w],
+            kernel: [kernel; 2],
+            stride: [stride; 2],
+            pad: [pad_y, pad_x],
+        }
+    }
+
+    /// A linear layer: every row is its own picture of one pixel.
+    pub const LINEAR: Self = Self {
+        size: [1; 2],
+        out: [1; 2],
+        kernel: [1; 2],
+        stride: [1; 2],
+        pad: [0; 2],
+    };
+}
+
+/// Weights of one or more products of one shape, laid out for the device.
+#[derive(Debug)]
+pub struct PackedWeight {
+    weight: Buffer,
+    bias: Option<Buffer>,
+    /// Affine of a group norm that follows.
+    norm: Option<(Buffer, Buffer)>,
+    element: Element,
+    batch: usize,
+    columns: usize,
+    channels: usize,
+    kernel: [usize; 2],
+    block: usize,
+    depth_padded: usize,
+}
+
+impl PackedWeight {
+    /// Takes weights `[columns, kernel_h, kernel_w, channels]`, one tensor for each of the batch; biases and group
+    /// norms `[columns]` likewise, or none. Channels must be a multiple of 8, columns one of 64.
+    ///
+    /// # Errors
+    /// Shapes that differ or are not such multiples, or no memory.
+    pub fn new(
+        gpu: &Gpu,
+        element: Element,
+        weights: &[Tensor],
+        biases: &[Tensor],
+        norms: &[(Tensor, Tensor)],
+    ) -> Result<Self> {
+        let Some(first) = weights.first() else {
+            bail!("a product needs weights")
+        };
+        let (columns, kernel_h, kernel_w, channels) = first.dims4()?;
+        if !channels.is_multiple_of(8) || !columns.is_multiple_of(64) {
+            bail!(
+                "weights {:?} do not suit the device: channels come in eights, outputs in 64s",
+                first.shape()
+            )
+        }
+        gpu.check(element)?;
+        let slice = match element {
+            Element::F32 => F32_DEPTH,
+            other => SLICE / other.size(),
+        };
+        // Neighbouring taps read almost the same values: with few channels at a time they are still at hand.
+        let near = SLICE / element.size();
+        let block = if channels % near == 0 { near } else { channels };
+        let depth = kernel_h * kernel_w * channels;
+        let depth_padded = depth.next_multiple_of(slice);
+        let mut packed = vec![0.0f32; weights.len() * columns * depth_padded];
+        for (w, packed) in weights
+            .iter()
+            .zip(packed.chunks_exact_mut(columns * depth_padded))
+        {
+            if w.dims() != first.dims() {
+                bail!("weights of one product differ: {:?}", w.shape())
+            }
+            let values = w
+                .to_dtype(candle_core::DType::F32)?
+                .flatten_all()?
+                .to_vec1::<f32>()?;
+            for (row, out) in values
+                .chunks_exact(depth)
+                .zip(packed.chunks_exact_mut(depth_padded))
+            {
+                let mut at = 0;
+                for ky in 0..kernel_h {
+                    for first_channel in (0..channels).step_by(block) {
+                        for kx in 0..kernel_w {
+                            let from = (ky * kernel_w + kx) * channels + first_channel;
+                            out[at..at + block].copy_from_slice(&row[from..from + block]);
+                            at += block;
+                        }
+                    }
+                }
+            }
+        }
+        let vector = |tensors: Vec<&Tensor>| -> Result<Option<Buffer>> {
+            if tensors.is_empty() {
+                return Ok(None);
+            }
+            let mut values = Vec::with_capacity(tensors.len() * columns);
+            for t in tensors {
+                if t.elem_count() != columns {
+                    bail!("{columns} outputs have a vector of {:?}", t.shape())
+                }
+                values.extend(t.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1::<f32>()?);
+            }
+            Buffer::of(gpu, Element::F32, &values).map(Some)
+        };
+        let norm_weight = vector(norms.iter().map(|n| &n.0).collect())?;
+        let norm_bias = vector(norms.iter().map(|n| &n.1).collect())?;
+        Ok(Self {
+            weight: Buffer::of(gpu, element, &packed)?,
+            bias: vector(biases.iter().collect())?,
+            norm: norm_weight.zip(norm_bias),
+            element,
+            batch: weights.len(),
+            columns,
+            channels,
+            kernel: [kernel_h, kernel_w],
+            block,
+            depth_padded,
+        })
+    }
+
+    /// Weights `[columns, channels]` of a linear layer.
+    ///
+    /// # Errors
+    /// As [`PackedWeight::new`].
+    pub fn linear(gpu: &Gpu, element: Element, weight: &Tensor, bias: Option<&Tensor>) -> Result<Self> {
+        let (columns, channels) = weight.dims2()?;
+        let weight = weight.reshape((columns, 1, 1, channels))?;
+        let biases: Vec<_> = bias.into_iter().cloned().collect();
+        Self::new(gpu, element, &[weight], &biases, &[])
+    }
+
+    /// Outputs of a row.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The affine of the group norm that follows, weight and bias.
+    pub fn norm(&self) -> Option<(&Buffer, &Buffer)> {
+        self.norm.as_ref().map(|(w, b)| (w, b))
+    }
+}
+
+/// What a product reads and writes: addresses on the device, distances in values.
+#[derive(Debug, Clone, Copy)]
+pub struct ProductOp<'a> {
+    /// The layer's weights.
+    pub weight: &'a PackedWeight,
+    /// The input, `[batch][frames, height, width, ld]`.
+    pub x: Slice,
+    /// Values from one pixel of the input to the next.
+    pub ld_x: usize,
+    /// Values from one of the batch to the next.
+    pub x_batch: usize,
+    /// Pictures of the input.
+    pub frames: usize,
+    /// How the window moves.
+    pub window: Window,
+    /// Added to the result: `[rows, ld]`.
+    pub residual: Option<(Slice, usize)>,
+    /// The result `[rows, ld]`, or the columns of a wider matrix that begin here.
+    pub out: Slice,
+    /// Values from one row of the result to the next.
+    pub ld_out: usize,
+    /// Values from one of the batch to the next.
+    pub out_batch: usize,
+    /// Rows × 16 columns that are normalised together (1, 4 or 16 rows; 0 for no norm), then relu. Not in strict
+    /// f32, where it is a launch of its own.
+    pub group_rows: usize,
+    /// The exact GELU at the end.
+    pub gelu: bool,
+    /// Where not 0: row r goes to row r mod this, `period_step` values further each time round.
+    pub period: usize,
+    /// See `period`.
+    pub period_step: usize,
+}
+
+impl ProductOp<'_> {
+    /// Rows of the product: pixels of the result.
+    pub fn rows(&self) -> usize {
+        self.frames * self.window.out[0] * self.window.out[1]
+    }
+}
+
+impl<C: Copy> Tape<C> {
+    /// Records a product.
+    ///
+    /// # Errors
+    /// A kernel that differs from the weights' own, or sizes that the device code does not take.
+    pub fn product(&mut self, op: &ProductOp<'_>) -> Result<()> {
+        let w = op.weight;
+        if w.kernel != op.window.kernel {
+            bail!("weights of a {:?} kernel meet a window of {:?}", w.kernel, op.window.kernel)
+        }
+        if op.group_rows > 0 && w.element == Element::F32 {
+            bail!("in strict f32 a group norm is a launch of its own")
+        }
+        let rows = op.rows();
+        if rows == 0 {
+            return Ok(());
+        }
+        let size = w.element.size();
+        let batches = w.batch - 1;
+        let pixels = op.frames * op.window.size[0] * op.window.size[1];
+        let read = batches * op.x_batch + (pixels - 1) * op.ld_x + w.channels;
+        let (last_row, last_column) = match op.period {
+            0 => (rows - 1, 0),
+            period => (rows.min(period) - 1, (rows - 1) / period * op.period_step),
+        };
+        let written = batches * op.out_batch + last_row * op.ld_out + last_column + w.columns;
+        let vector = |b: Option<&Buffer>| match b {
+            Some(b) => b.all().room(w.batch * w.columns, 4),
+            None => Ok(0),
+        };
+        let out = op.out.room(written, size)?;
+        let params = Params {
+            x: op.x.room(read, size)?,
+            weight: w.weight.all().room(w.batch * w.columns * w.depth_padded, size)?,
+            bias: vector(w.bias.as_ref())?,
+            residual: match op.residual {
+                Some((r, ld)) => r.room((rows - 1) * ld + w.columns, size)?,
+                None => 0,
+            },
+            norm_weight: vector(w.norm.as_ref().map(|n| &n.0))?,
+            norm_bias: vector(w.norm.as_ref().map(|n| &n.1))?,
+            out,
+            x_batch: op.x_batch as i64,
+            weight_batch: (w.columns * w.depth_padded) as i64,
+            out_batch: op.out_batch as i64,
+            rows: small(rows)?,
+            columns: small(w.columns)?,
+            depth: small(w.kernel[0] * w.kernel[1] * w.channels)?,
+            depth_padded: small(w.depth_padded)?,
+            height: small(op.window.size[0])?,
+            width: small(op.window.size[1])?,
+            channels: small(w.channels)?,
+            ld_x: small(op.ld_x)?,
+            out_height: small(op.window.out[0])?,
+            out_width: small(op.window.out[1])?,
+            kernel_h: small(w.kernel[0])?,
+            kernel_w: small(w.kernel[1])?,
+            stride_y: small(op.window.stride[0])?,
+            stride_x: small(op.window.stride[1])?,
+            pad_y: small(op.window.pad[0])?,
+            pad_x: small(op.window.pad[1])?,
+            channel_block: small(w.block)?,
+            ld_out: small(op.ld_out)?,
+            ld_residual: small(op.residual.map_or(0, |r| r.1))?,
+            group_rows: small(op.group_rows)?,
+            gelu: op.gelu.into(),
+            out_f32: 0,
+            period: small(op.period)?,
+            period_step: small(op.period_step)?,
+        };
+        let written = Written {
+            at: out,
+            values: written,
+            element: w.element,
+        };
+        self.push_product(w.element, &params, w.batch, written)
+    }
+
+    /// Records products of vectors with every cell of a grid, in f32: `out[frame][vector][cell]`.
+    ///
+    /// `vectors`: `[n, c]`; `grid`: `[frames, cells, c]`; cells in multiples of 64, c of 64.
+    ///
+    /// # Errors
+    /// Sizes that are not such multiples.
+    pub fn cost_volume(
+        &mut self,
+        element: Element,
+        (vectors, n): (Slice, usize),
+        (grid, frames, cells, c): (Slice, usize, usize, usize),
+        out: Slice,
+    ) -> Result<()> {
+        if !cells.is_multiple_of(64) || !c.is_multiple_of(64) {
+            bail!("a grid of {cells} cells and {c} channels does not come in 64s")
+        }
+        let out = out.room(frames * n * cells, 4)?;
+        let params = Params {
+            x: vectors.room(n * c, element.size())?,
+            weight: grid.room(frames * cells * c, element.size())?,
+            bias: 0,
+            residual: 0,
+            norm_weight: 0,
+            norm_bias: 0,
+            out,
+            x_batch: 0,
+            weight_batch: (cells * c) as i64,
+            out_batch: (n * cells) as i64,
+            rows: small(n)?,
+            columns: small(cells)?,
+            depth: small(c)?,
+            depth_padded: small(c)?,
+            height: 1,
+            width: 1,
+            channels: small(c)?,
+            ld_x: small(c)?,
+            out_height: 1,
+            out_width: 1,
+            kernel_h: 1,
+            kernel_w: 1,
+            stride_y: 1,
+            stride_x: 1,
+            pad_y: 0,
+            pad_x: 0,
+            channel_block: small(c)?,
+            ld_out: small(cells)?,
+            ld_residual: 0,
+            group_rows: 0,
+            gelu: 0,
+            out_f32: 1,
+            period: 0,
+            period_step: 0,
+        };
+        let written = Written {
+            at: out,
+            values: frames * n * cells,
+            element: Element::F32,
+        };
+        self.push_product(element, &params, frames, written)
+    }
+
+    fn push_product(
+        &mut self,
+        element: Element,
+        params: &Params,
+        batch: usize,
+        written: Written,
+    ) -> Result<()> {
+        let columns = params.columns as usize;
+        let tile = if columns.is_multiple_of(128) { 128 } else { 64 };
+        let blocks = (params.rows as usize).div_ceil(TILE_ROWS) * (columns / tile);
+        let shared = match element {
+            Element::F32 => 2 * F32_DEPTH * (TILE_ROWS + 4 + tile + 4) * 4,
+            // What the epilogue stages fits in the slices' room: two stages hold more than a padded tile.
+            _ => self.gpu().info().product_stages() * (TILE_ROWS + tile) * SLICE,
+        };
+        let kernel = format!("product_{tile}_{}", element.product());
+        self.push(kernel, [blocks, 1, batch], 256, shared, params, written);
+        Ok(())
+    }
+}
+
+/// A size as the device code takes it.
+pub(crate) fn small(n: usize) -> Result<i32> {
+    match i32::try_from(n) {
+        Ok(n) => Ok(n),
+        Err(_) => bail!("{n} values in a row or column are more than the device code counts"),
+    }
+}
