@@ -28,6 +28,7 @@
 //! upper-left pixel of the displayed picture, so that a pixel's centre lies at +0.5. Frames are counted from
 //! 0 at the first frame of the clip as it was opened.
 
+pub mod bench;
 mod clip;
 mod error;
 #[cfg(test)]
@@ -55,6 +56,7 @@ pub use overlay::{OverlayStyle, check_overlay};
 pub use provenance::{Provenance, WeightsRecord};
 pub use queries::{Queries, QueryPoint};
 pub use track_model::{ModelKind, Precision, Resolution, Size};
+pub use track_profile as profile;
 pub use track_profile::{Profiler, Report};
 pub use track_video::{
     Frame, FrameRange, OverlayOptions, OverlayScale, Position, WriterOptions, ffmpeg_version, raw,
