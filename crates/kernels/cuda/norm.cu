@@ -83,7 +83,7 @@ template <class T> DEVICE void norm_stats(const NormStatsParams &p) {
     __syncthreads();
 
     // All threads' rows together: their means differ, which adds to the squared deviations.
-    if (threadIdx.x < p.c) {
+    if (static_cast<int>(threadIdx.x) < p.c) {
         const int total = rows.end - rows.begin;
         const float each = total > 0 ? 1.0f / static_cast<float>(total) : 0.0f;
         float mean = 0.0f, rest = 0.0f;
@@ -125,7 +125,7 @@ struct NormApplyParams {
 template <class T> DEVICE void norm_apply(const NormApplyParams &p) {
     constexpr int N = Pack16<T>::N, UNROLL = 4;
     __shared__ __align__(16) float means[256], scales[256];
-    if (threadIdx.x < p.c) {
+    if (static_cast<int>(threadIdx.x) < p.c) {
         const float *partial = p.partial + static_cast<size_t>(blockIdx.y) * p.parts * 2 * p.c + threadIdx.x;
         const float each = 1.0f / static_cast<float>(p.pixels);
         float mean = 0.0f, rest = 0.0f;
