@@ -7,6 +7,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use track::{DeviceChoice, ModelKind, Position, Precision, QueryPoint, Resolution, Size};
 
+use crate::explain::ExplainArgs;
+
 const EXAMPLES: &str = "\
 Examples:
   track street.mp4
@@ -82,6 +84,8 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Say what a benchmark's report means on other GPUs: floors, predictions, and what to change first.
+    Explain(ExplainArgs),
     /// Write a completion script for a shell to standard output.
     Completions {
         /// The shell.

@@ -2,6 +2,7 @@
 
 mod args;
 mod doctor;
+mod explain;
 mod fail;
 mod job;
 mod log;
@@ -85,6 +86,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Some(Command::Doctor { json }) => print(&doctor::doctor(json)?),
         Some(Command::Models { json }) => print(&doctor::models(json)?),
+        Some(Command::Explain(args)) => print(&explain::run(&args)?),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "track", &mut script);
