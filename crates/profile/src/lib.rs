@@ -28,6 +28,9 @@ pub mod explain;
 pub mod record;
 mod report;
 pub mod roofline;
+pub mod table;
+pub mod trace;
+pub mod view;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

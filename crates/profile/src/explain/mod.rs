@@ -14,7 +14,7 @@ mod compare_text;
 mod stage;
 mod text;
 mod verdict;
-mod words;
+pub(crate) mod words;
 
 use serde::Serialize;
 

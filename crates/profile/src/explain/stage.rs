@@ -31,7 +31,7 @@ impl Stage {
         let last = rest.rsplit('.').next().unwrap_or(rest);
         match (first, last) {
             ("input", _) => Self::Input,
-            ("encoder", "norm" | "normalize") => Self::EncoderNorms,
+            ("encoder", "norm" | "normalize" | "join") => Self::EncoderNorms,
             ("encoder", "stem" | "shortcut" | "conv3x3") => Self::EncoderConvolutions,
             ("initial", _) => Self::InitialTracks,
             ("refine", "correlation" | "support") => Self::Correlation,
@@ -88,6 +88,7 @@ mod tests {
             ("encoder.group0.conv3x3", Stage::EncoderConvolutions),
             ("encoder.group3.norm", Stage::EncoderNorms),
             ("encoder.normalize", Stage::EncoderNorms),
+            ("encoder.join", Stage::EncoderNorms),
             ("initial.cost_volume", Stage::InitialTracks),
             ("refine.correlation", Stage::Correlation),
             ("refine.encode_correlation", Stage::CorrelationEncoder),

@@ -1,10 +1,10 @@
 //! Numbers and lists as people write them, and lines of a width.
 
 /// Columns of the text.
-pub(super) const WIDTH: usize = 96;
+pub(crate) const WIDTH: usize = 96;
 
 /// A time: three digits, in the unit that suits it.
-pub(super) fn time(ms: f64) -> String {
+pub(crate) fn time(ms: f64) -> String {
     if ms >= 1000.0 {
         format!("{} s", digits(ms / 1000.0))
     } else if ms >= 0.01 || ms == 0.0 {
@@ -15,7 +15,7 @@ pub(super) fn time(ms: f64) -> String {
 }
 
 /// A number with three digits, and no more than two of them behind the point.
-pub(super) fn digits(x: f64) -> String {
+pub(crate) fn digits(x: f64) -> String {
     match x.abs() {
         a if a >= 99.95 => format!("{x:.0}"),
         a if a >= 9.995 => format!("{x:.1}"),
@@ -24,7 +24,7 @@ pub(super) fn digits(x: f64) -> String {
 }
 
 /// A rate or size without digits that say nothing: 65, 8.1, 989.
-pub(super) fn plain(x: f64) -> String {
+pub(crate) fn plain(x: f64) -> String {
     if x >= 99.95 || (x - x.round()).abs() < 0.05 {
         format!("{x:.0}")
     } else {
@@ -33,7 +33,7 @@ pub(super) fn plain(x: f64) -> String {
 }
 
 /// How many times: two digits below 20.
-pub(super) fn times(x: f64) -> String {
+pub(crate) fn times(x: f64) -> String {
     if x >= 19.95 {
         format!("{x:.0}")
     } else {
@@ -42,7 +42,7 @@ pub(super) fn times(x: f64) -> String {
 }
 
 /// A share in whole percent, but never 0 for something that is there.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
         p if p > 0.0 && p < 0.5 => "under 1 %".to_owned(),
         p => format!("{p:.0} %"),
@@ -50,7 +50,7 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// Bytes in GiB, or MiB where they are few.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let mib = bytes as f64 / f64::from(1 << 20);
     if mib >= 1024.0 {
         format!("{} GiB", plain(mib / 1024.0))
@@ -60,7 +60,7 @@ pub(super) fn size(bytes: u64) -> String {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub(super) fn list<S: AsRef<str>>(items: &[S]) -> String {
+pub(crate) fn list<S: AsRef<str>>(items: &[S]) -> String {
     match items {
         [] => String::new(),
         [one] => one.as_ref().to_owned(),
@@ -72,7 +72,7 @@ pub(super) fn list<S: AsRef<str>>(items: &[S]) -> String {
 }
 
 /// Breaks a paragraph into lines: the first after `first`, the others after as many blanks.
-pub(super) fn wrap(first: &str, text: &str) -> String {
+pub(crate) fn wrap(first: &str, text: &str) -> String {
     let indent = first.chars().count();
     let mut out = first.to_owned();
     let mut column = indent;
@@ -94,7 +94,7 @@ pub(super) fn wrap(first: &str, text: &str) -> String {
 }
 
 /// Rows of cells as columns: the first to the left, the others to the right. Trailing blanks are cut.
-pub(super) fn columns(rows: &[Vec<String>]) -> String {
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
