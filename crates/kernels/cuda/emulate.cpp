@@ -676,7 +676,7 @@ std::string launch(const char *name, dim3 grid, dim3 block, size_t shared_bytes,
     if (!kernel)
         return std::string("there is no kernel called ") + name;
     const std::string at = std::string("kernel ") + name + ": ";
-    if (params_bytes != kernel->params_bytes)
+    if (params_bytes != (kernel->params_bytes + 7) / 8 * 8) // hosts pass whole words
         return at + "takes " + std::to_string(kernel->params_bytes) + " bytes of parameters, but was given " +
                std::to_string(params_bytes);
     const uint64_t count = static_cast<uint64_t>(block.x) * block.y * block.z;

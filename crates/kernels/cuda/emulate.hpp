@@ -29,7 +29,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __grid_constant__
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 #define __constant__ static
 #define __shared__ static thread_local
 #define DEVICE static inline __attribute__((always_inline, unused))

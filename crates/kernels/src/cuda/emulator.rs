@@ -132,13 +132,16 @@ impl Backend for Emulator {
 
     fn launch(&self, steps: &[Step]) -> Result<()> {
         for step in steps {
-            emulate::launch(
-                &step.kernel,
-                step.grid,
-                [step.threads, 1, 1],
-                step.shared as usize,
-                step.params.as_ptr().cast(),
-            )?;
+            // SAFETY: a step's addresses are of buffers that its tape keeps.
+            unsafe {
+                emulate::launch(
+                    &step.kernel,
+                    step.grid,
+                    [step.threads, 1, 1],
+                    step.shared as usize,
+                    &step.params,
+                )
+            }?;
             self.check_guards(&step.kernel)?;
         }
         Ok(())
@@ -177,13 +180,16 @@ struct Recorded {
 impl Replay for Recorded {
     fn replay(&self) -> Result<()> {
         for step in &self.steps {
-            emulate::launch(
-                &step.kernel,
-                step.grid,
-                [step.threads, 1, 1],
-                step.shared as usize,
-                step.params.as_ptr().cast(),
-            )?;
+            // SAFETY: a step's addresses are of buffers that its tape keeps.
+            unsafe {
+                emulate::launch(
+                    &step.kernel,
+                    step.grid,
+                    [step.threads, 1, 1],
+                    step.shared as usize,
+                    &step.params,
+                )
+            }?;
         }
         Ok(())
     }
