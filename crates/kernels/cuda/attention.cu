@@ -245,7 +245,7 @@ EXPORT(attention_bf16, AttentionParams);
 // 4·(lane%8)..+4 and 32 more.
 KERNEL(attention_f32, AttentionParams, 128, BLOCKS) {
     DYNAMIC_SHARED(held);
-    unsigned char *queries = held, *keys = shared + TILE * 256, *values = keys + KEYS * 256;
+    unsigned char *queries = held, *keys = held + TILE * 256, *values = keys + KEYS * 256;
     float *weights = reinterpret_cast<float *>(values + KEYS * 256); // [64][WEIGHT_ROW]
     const int lane = lane_id(), warp = threadIdx.x / 32, head = blockIdx.y;
     const int group = lane / 8, member = lane % 8;
