@@ -13,7 +13,7 @@ fn open(path: PathBuf, expected: Option<ModelKind>) -> Result<ModelKind, Error> 
     load(
         &WeightSource::File(path),
         expected,
-        &Device::Cpu,
+        &track_model::Device::Cpu,
         Precision::F32,
     )
     .map(|model| model.kind())

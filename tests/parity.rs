@@ -47,7 +47,7 @@ fn model(kind: ModelKind, variant: Variant) -> Box<dyn PointTracker> {
     load(
         &WeightSource::File(file),
         None,
-        &Device::Cpu,
+        &track_model::Device::Cpu,
         Precision::F32,
     )
     .unwrap()

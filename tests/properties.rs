@@ -16,7 +16,7 @@ fn model() -> Box<dyn PointTracker> {
     load(
         &WeightSource::File(file),
         Some(ModelKind::LocoTrackSmall),
-        &Device::Cpu,
+        &track_model::Device::Cpu,
         Precision::F32,
     )
     .unwrap()

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = load(
         &WeightSource::File(weights.into()),
         None,
-        &Device::Cpu,
+        &track_model::Device::Cpu,
         Precision::F32,
     )?;
     println!(

@@ -37,6 +37,16 @@ pub enum Error {
     /// The device cannot compute in the precision that was asked for.
     #[error(transparent)]
     Precision(#[from] PrecisionError),
+    /// A layer's result is infinite or not a number.
+    #[error(
+        "the layer {layer} gave values that are not finite in {precision}; try f32, and other weights if that does not help"
+    )]
+    NotFinite {
+        /// The first such layer.
+        layer: String,
+        /// The precision that it was computed in.
+        precision: crate::Precision,
+    },
     /// A query is not a number, or lies on a frame that the clip does not have.
     #[error("query {index} is unusable: {reason}")]
     Query {

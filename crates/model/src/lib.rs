@@ -6,12 +6,14 @@
 //! Positions are raster positions throughout: `x` to the right, `y` down, (0, 0) the upper-left corner of
 //! the upper-left pixel, so that a pixel's centre lies at +0.5.
 
+mod device;
 mod error;
 mod locotrack;
 mod precision;
 mod tracker;
 mod weights;
 
+pub use device::{Device, DeviceInfo};
 pub use error::Error;
 pub use precision::{Precision, PrecisionError};
 pub use tracker::{

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use candle_core::{DType, Device};
+use candle_core::DType;
+
+use crate::Device;
 
 /// The arithmetic of a model.
 ///
@@ -66,20 +68,20 @@ impl Precision {
     }
 
     /// Refuses what `device` cannot do.
+    ///
+    /// # Errors
+    /// A precision that the device does not have; the message names those that it has.
     pub fn check(self, device: &Device) -> Result<(), PrecisionError> {
-        match (self, device) {
-            (Self::F32, _) => Ok(()),
-            (_, Device::Cpu) => Err(PrecisionError::Unavailable {
-                precision: self,
-                device: "the CPU".to_owned(),
-                available: "f32".to_owned(),
-            }),
-            _ => Err(PrecisionError::Unavailable {
-                precision: self,
-                device: format!("{:?}", device.location()),
-                available: "f32".to_owned(),
-            }),
+        let available = device.precisions();
+        if available.contains(&self) {
+            return Ok(());
         }
+        let names: Vec<_> = available.iter().map(|p| p.name()).collect();
+        Err(PrecisionError::Unavailable {
+            precision: self,
+            device: device.to_string(),
+            available: names.join(", "),
+        })
     }
 }
 

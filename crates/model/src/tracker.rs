@@ -91,6 +91,8 @@ pub struct SessionOptions {
     pub query_chunk: Option<usize>,
     /// Bytes that the run may take; `None` for no limit.
     pub memory_budget: Option<u64>,
+    /// Look at every layer's result and end the run at the first that is not finite, naming the layer. Slow.
+    pub check_finite: bool,
 }
 
 /// Where a run is.
@@ -205,6 +207,11 @@ pub trait PointTracker: Send + Sync + fmt::Debug {
 
     /// Bytes that tracking such a clip takes at its peak, weights excluded (an estimate from above).
     fn memory(&self, clip: Size, frames: usize, queries: usize, options: &SessionOptions) -> u64;
+
+    /// Bytes that are free where the model computes; `None` where that is the host's memory.
+    fn available_memory(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// One clip being tracked.

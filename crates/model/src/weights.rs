@@ -41,7 +41,7 @@ impl WeightSource {
 pub fn load(
     source: &WeightSource,
     expected: Option<ModelKind>,
-    device: &Device,
+    device: &crate::Device,
     precision: Precision,
 ) -> Result<Box<dyn PointTracker>> {
     precision.check(device)?;
@@ -66,11 +66,20 @@ pub fn load(
             problems,
         });
     }
+    // Weights come in as f32 and are rounded once, where they are laid out.
     let tensors = tensors
         .into_iter()
-        .map(|(name, tensor)| Ok((name, tensor.to_device(device)?.to_dtype(precision.dtype())?)))
+        .map(|(name, tensor)| Ok((name, tensor.to_dtype(DType::F32)?)))
         .collect::<Result<_>>()?;
-    Ok(Box::new(LocoTrack::new(config, &Weights(tensors), device)?))
+    let weights = Weights(tensors);
+    match device {
+        crate::Device::Cpu => Ok(Box::new(LocoTrack::new(config, &weights, &Device::Cpu)?)),
+        #[cfg(any(feature = "cuda", feature = "emulate"))]
+        crate::Device::Gpu(gpu) => {
+            let model = crate::locotrack::GpuLocoTrack::new(config, &weights, gpu, precision)?;
+            Ok(Box::new(model))
+        }
+    }
 }
 
 /// Checked tensors by published name.

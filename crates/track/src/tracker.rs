@@ -6,10 +6,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use candle_core::Device;
 use rayon::ThreadPool;
 use sha2::{Digest, Sha256};
-use track_model::{ModelKind, PointTracker, Precision, Resolution, SessionOptions, WeightSource};
+use track_model::{
+    Device, ModelKind, PointTracker, Precision, Resolution, SessionOptions, WeightSource,
+};
 
 use crate::error::os_reason;
 use crate::{Clip, Error, Queries, Result, Tracks, Watch, WeightsRecord, run, system};
@@ -87,9 +88,12 @@ pub enum MemoryBudget {
 }
 
 impl MemoryBudget {
-    fn bytes(self) -> Option<u64> {
+    /// In bytes, where `device` says what is free on a device of its own.
+    fn bytes(self, device: Option<u64>) -> Option<u64> {
         match self {
-            Self::Available => system::available_memory().map(|b| (b as f64 * MEMORY_SHARE) as u64),
+            Self::Available => device
+                .or_else(system::available_memory)
+                .map(|b| (b as f64 * MEMORY_SHARE) as u64),
             Self::Bytes(bytes) => Some(bytes),
             Self::Unlimited => None,
         }
@@ -107,6 +111,7 @@ pub struct TrackerBuilder {
     memory: MemoryBudget,
     query_chunk: Option<usize>,
     threads: Option<usize>,
+    check_finite: bool,
 }
 
 impl TrackerBuilder {
@@ -167,6 +172,14 @@ impl TrackerBuilder {
         self
     }
 
+    /// Whether every layer's result is looked at, and a run ends at the first that is not finite, with an error that
+    /// names the layer. Slow; for finding out whether a precision or a file of weights is fit.
+    #[must_use]
+    pub fn check_finite(mut self, check: bool) -> Self {
+        self.check_finite = check;
+        self
+    }
+
     /// Loads the weights and makes the tracker.
     ///
     /// # Errors
@@ -220,6 +233,7 @@ impl TrackerBuilder {
             resolution: self.resolution,
             memory: self.memory,
             query_chunk: self.query_chunk,
+            check_finite: self.check_finite,
         })
     }
 }
@@ -244,6 +258,7 @@ pub struct Tracker {
     pub(crate) resolution: Resolution,
     memory: MemoryBudget,
     query_chunk: Option<usize>,
+    check_finite: bool,
 }
 
 impl Tracker {
@@ -280,7 +295,8 @@ impl Tracker {
         SessionOptions {
             resolution: self.resolution,
             query_chunk: self.query_chunk,
-            memory_budget: self.memory.bytes(),
+            memory_budget: self.memory.bytes(self.model.available_memory()),
+            check_finite: self.check_finite,
         }
     }
 }
@@ -298,48 +314,42 @@ pub fn default_weights() -> WeightsRecord {
 }
 
 fn file_sha256(path: &Path) -> Result<String> {
-    let failed = |e: std::io::Error| Error::WeightsFile {
+    sha256(path).map_err(|e| Error::WeightsFile {
         path: path.to_path_buf(),
         reason: os_reason(&e),
-    };
-    let mut file = File::open(path).map_err(failed)?;
+    })
+}
+
+/// SHA-256 of a file's bytes, in lower-case hexadecimal.
+pub(crate) fn sha256(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
     let mut hash = Sha256::new();
     let mut block = vec![0; 1 << 20];
     loop {
-        match file.read(&mut block).map_err(failed)? {
+        match file.read(&mut block)? {
             0 => return Ok(hex(&hash.finalize())),
             n => hash.update(&block[..n]),
         }
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn device(choice: DeviceChoice) -> Result<(Device, String)> {
-    let cuda = |i: usize| {
-        let device = Device::new_cuda(i);
-        device.map(|device| (device, format!("cuda:{i}")))
-    };
+/// The device, and what outputs call it.
+pub(crate) fn device(choice: DeviceChoice) -> Result<(Device, String)> {
+    let cuda = |i: usize| Device::cuda(i).map(|device| (device, format!("cuda:{i}")));
     let cpu = || (Device::Cpu, "cpu".to_owned());
-    let built = candle_core::utils::cuda_is_available();
     match choice {
         DeviceChoice::Cpu => Ok(cpu()),
-        DeviceChoice::Auto if built => Ok(cuda(0).unwrap_or_else(|e| {
-            tracing::info!("no CUDA device answers ({e}), so the CPU is used");
+        DeviceChoice::Auto => Ok(cuda(0).unwrap_or_else(|reason| {
+            tracing::info!("the CPU is used: {reason}");
             cpu()
         })),
-        DeviceChoice::Auto => {
-            tracing::info!("this build has no CUDA, so the CPU is used");
-            Ok(cpu())
-        }
-        DeviceChoice::Cuda(i) if !built => Err(Error::Device(format!(
-            "device cuda:{i} is not available because this build has no CUDA; use --device cpu or auto"
-        ))),
-        DeviceChoice::Cuda(i) => cuda(i).map_err(|e| {
+        DeviceChoice::Cuda(i) => cuda(i).map_err(|reason| {
             Error::Device(format!(
-                "device cuda:{i} cannot be used ({e}); use cpu or auto"
+                "device cuda:{i} is not available: {reason}; use --device cpu or auto"
             ))
         }),
     }

@@ -222,7 +222,6 @@ impl Gpu {
         Ok(Stopwatch {
             gpu: self.clone(),
             start: self.0.mark()?,
-            end: None,
         })
     }
 
@@ -239,12 +238,11 @@ impl Gpu {
     }
 }
 
-/// Time between two moments in the device's order of work.
+/// A moment in the device's order of work.
 #[derive(Debug)]
 pub struct Stopwatch {
     gpu: Gpu,
     start: Box<dyn Mark>,
-    end: Option<Box<dyn Mark>>,
 }
 
 impl Stopwatch {
@@ -252,23 +250,28 @@ impl Stopwatch {
     ///
     /// # Errors
     /// A driver that fails.
-    pub fn stop(&mut self) -> Result<()> {
-        self.end = Some(self.gpu.0.mark()?);
-        Ok(())
+    pub fn stop(self) -> Result<Span> {
+        Ok(Span {
+            end: self.gpu.0.mark()?,
+            start: self.start,
+        })
     }
+}
 
-    /// The span; waits for its end.
+/// Two moments in the device's order of work.
+#[derive(Debug)]
+pub struct Span {
+    start: Box<dyn Mark>,
+    end: Box<dyn Mark>,
+}
+
+impl Span {
+    /// The time between them; waits for its end.
     ///
     /// # Errors
     /// A launch in between that failed.
-    pub fn elapsed(&mut self) -> Result<std::time::Duration> {
-        if self.end.is_none() {
-            self.stop()?;
-        }
-        let micros = match &self.end {
-            Some(end) => end.since(self.start.as_ref())?,
-            None => 0.0,
-        };
+    pub fn elapsed(&self) -> Result<std::time::Duration> {
+        let micros = self.end.since(self.start.as_ref())?;
         Ok(std::time::Duration::from_secs_f64(micros.max(0.0) * 1e-6))
     }
 }

@@ -312,7 +312,8 @@ impl Backend for Device {
 
 impl Device {
     fn event(&self) -> Result<Event> {
-        let event = result::event::create(sys::CUevent_flags_enum::CU_EVENT_DEFAULT).map_err(fault)?;
+        let event =
+            result::event::create(sys::CUevent_flags_enum::CU_EVENT_DEFAULT).map_err(fault)?;
         let event = Event {
             event,
             context: Arc::clone(&self.context),

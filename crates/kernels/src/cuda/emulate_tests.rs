@@ -227,7 +227,7 @@ fn values_are_rounded_as_the_types_say() {
 /// What `test_barrier` leaves, when its barriers are there.
 fn mirrored(rounds: usize) -> Vec<i32> {
     (0..256)
-        .map(|t| rounds as i32 + if rounds % 2 == 0 { t } else { 255 - t })
+        .map(|t| rounds as i32 + if rounds.is_multiple_of(2) { t } else { 255 - t })
         .collect()
 }
 

@@ -91,7 +91,112 @@ pub struct SoftArgMax {
     pub head: HeadWeights,
 }
 
+/// Channels of a correlation in memory: 49, padded with zeros to a multiple of 8.
+pub const CORRELATION_CHANNELS: usize = 56;
+/// Frames that a block of the correlation takes.
+const FRAMES_PER_BLOCK: usize = 16;
+/// Shared memory of a block of the correlation.
+const CORRELATE_SHARED: usize = 61440;
+
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct LevelParams {
+    grid: u64,
+    support: u64,
+    height: i32,
+    width: i32,
+    c: i32,
+    output: i32,
+    scale: [f32; 2],
+}
+
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct CorrelateParams {
+    positions: u64,
+    out: u64,
+    levels: [LevelParams; 3],
+    n: i32,
+    frames: i32,
+    frames_per_block: i32,
+    unused: i32,
+}
+
+/// One level of the correlation.
+#[derive(Debug, Clone, Copy)]
+pub struct CorrelateLevel {
+    /// `[frames, height, width, c]`.
+    pub grid: Slice,
+    /// `[n, 49, c]`.
+    pub support: Slice,
+    /// Rows and columns of the grid.
+    pub size: [usize; 2],
+    /// Channels.
+    pub c: usize,
+    /// What positions are multiplied by to be in cells of the grid, along x and y.
+    pub scale: [f32; 2],
+}
+
 impl<C: Copy> Tape<C> {
+    /// The local 4D correlation of three levels: `[3, 2, n · frames, 49, 56]`, per level once with the places around
+    /// the position as pixels and the support as channels, once the other way round.
+    ///
+    /// # Errors
+    /// Slices that are too short.
+    pub fn correlate(
+        &mut self,
+        element: Element,
+        levels: [CorrelateLevel; 3],
+        positions: Slice,
+        (n, frames): (usize, usize),
+        out: Slice,
+    ) -> Result<()> {
+        let tokens = n * frames;
+        let cells = crate::SUPPORT * crate::SUPPORT;
+        let mut params = Vec::with_capacity(3);
+        for (i, level) in levels.iter().enumerate() {
+            let [height, width] = level.size;
+            params.push(LevelParams {
+                grid: level
+                    .grid
+                    .room(frames * height * width * level.c, element.size())?,
+                support: level.support.room(n * cells * level.c, element.size())?,
+                height: small(height)?,
+                width: small(width)?,
+                c: small(level.c)?,
+                output: small(i)?,
+                scale: level.scale,
+            });
+        }
+        // The level with the most channels takes longest, so its blocks start first.
+        params.sort_by_key(|level| std::cmp::Reverse(level.c));
+        let values = 3 * 2 * tokens * cells * CORRELATION_CHANNELS;
+        let params = CorrelateParams {
+            positions: positions.room(tokens * 2, 4)?,
+            out: out.room(values, element.size())?,
+            levels: [params[0], params[1], params[2]],
+            n: small(n)?,
+            frames: small(frames)?,
+            frames_per_block: FRAMES_PER_BLOCK as i32,
+            unused: 0,
+        };
+        let result = Written {
+            at: params.out,
+            values,
+            element,
+        };
+        let grid = [n, frames.div_ceil(FRAMES_PER_BLOCK), 3];
+        self.push(
+            format!("correlate_{}", element.product()),
+            grid,
+            128,
+            CORRELATE_SHARED,
+            &params,
+            result,
+        );
+        Ok(())
+    }
+
     /// The 7×7 neighbourhood of each query: `[n, 49, c]`, and its middle `[n, c]`.
     ///
     /// `grid`: `[frames, height, width, c]`; `queries`: f32 `[n, 3]`, t and then y, x in cells.
@@ -119,7 +224,11 @@ impl<C: Copy> Tape<C> {
             width: small(width)?,
             c: small(c)?,
         };
-        let result = Written { at: params.support, values, element };
+        let result = Written {
+            at: params.support,
+            values,
+            element,
+        };
         self.push(
             format!("sample_support_{}", element.memory()),
             [n, crate::SUPPORT, 1],

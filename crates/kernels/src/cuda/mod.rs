@@ -18,13 +18,24 @@ mod emulator;
 mod lookup;
 mod ops;
 mod product;
+#[cfg(all(test, feature = "emulate"))]
+mod product_tests;
 mod tape;
 
 pub use buffer::{Buffer, Slice};
-pub use device::{DeviceInfo, Element, Gpu, Stopwatch};
-pub use lookup::{HeadWeights, SoftArgMax};
+pub use device::{DeviceInfo, Element, Gpu, Span, Stopwatch};
+pub use lookup::{CORRELATION_CHANNELS, CorrelateLevel, HeadWeights, SoftArgMax};
 pub use ops::{
     Affine, GroupNorm, MOTION_COLUMNS, PictureSource, TrackState, instance_norm_scratch,
 };
 pub use product::{PackedWeight, ProductOp, Window};
 pub use tape::{LayerTime, Tape};
+
+/// What tests run on: the CUDA device where `TRACK_TEST_CUDA` asks for it, else the emulator.
+#[cfg(all(test, feature = "emulate"))]
+fn test_device() -> candle_core::Result<Gpu> {
+    if std::env::var_os("TRACK_TEST_CUDA").is_some() {
+        return Gpu::cuda(0);
+    }
+    Ok(Gpu::emulated())
+}

@@ -191,7 +191,14 @@ impl<C: Copy> Tape<C> {
     ///
     /// # Errors
     /// Slices that are too short.
-    pub fn resize(&mut self, source: Slice, n: usize, from: [usize; 2], to: [usize; 2], out: Slice) -> Result<()> {
+    pub fn resize(
+        &mut self,
+        source: Slice,
+        n: usize,
+        from: [usize; 2],
+        to: [usize; 2],
+        out: Slice,
+    ) -> Result<()> {
         let values = n * to[0] * to[1] * 3;
         let params = PictureParams {
             source: source.room(n * from[0] * from[1] * 3, 1)?,
@@ -201,7 +208,11 @@ impl<C: Copy> Tape<C> {
             h: small(to[0])?,
             w: small(to[1])?,
         };
-        let result = Written { at: params.out, values, element: Element::F32 };
+        let result = Written {
+            at: params.out,
+            values,
+            element: Element::F32,
+        };
         let grid = [(to[0] * to[1]).div_ceil(256), n, 1];
         self.push("resize_u8_f32".to_owned(), grid, 256, 0, &params, result);
         Ok(())
@@ -234,9 +245,20 @@ impl<C: Copy> Tape<C> {
             h: small(to[0])?,
             w: small(to[1])?,
         };
-        let result = Written { at: params.out, values, element };
+        let result = Written {
+            at: params.out,
+            values,
+            element,
+        };
         let grid = [(to[0] * to[1]).div_ceil(256), n, 1];
-        self.push(format!("{name}_{}", element.memory()), grid, 256, 0, &params, result);
+        self.push(
+            format!("{name}_{}", element.memory()),
+            grid,
+            256,
+            0,
+            &params,
+            result,
+        );
         Ok(())
     }
 
@@ -272,7 +294,14 @@ impl<C: Copy> Tape<C> {
             element: Element::F32,
         };
         let name = element.memory();
-        self.push(format!("norm_stats_{name}"), [parts, frames, 1], 256, 0, &stats, sums);
+        self.push(
+            format!("norm_stats_{name}"),
+            [parts, frames, 1],
+            256,
+            0,
+            &stats,
+            sums,
+        );
         // Long enough that reading the statistics is little beside the pixels.
         let rows = (pixels / 64).clamp(64, 512);
         let apply = ApplyParams {
@@ -286,7 +315,11 @@ impl<C: Copy> Tape<C> {
             parts: small(parts)?,
             rows: small(rows)?,
         };
-        let result = Written { at: apply.y, values, element };
+        let result = Written {
+            at: apply.y,
+            values,
+            element,
+        };
         let grid = [pixels.div_ceil(rows), frames, 1];
         self.push(format!("norm_apply_{name}"), grid, 256, 0, &apply, result);
         Ok(())
@@ -296,7 +329,14 @@ impl<C: Copy> Tape<C> {
     ///
     /// # Errors
     /// Slices that are too short.
-    pub fn l2_normalize(&mut self, element: Element, x: Slice, rows: usize, c: usize, y: Slice) -> Result<()> {
+    pub fn l2_normalize(
+        &mut self,
+        element: Element,
+        x: Slice,
+        rows: usize,
+        c: usize,
+        y: Slice,
+    ) -> Result<()> {
         let size = element.size();
         let params = L2Params {
             x: x.room(rows * c, size)?,
@@ -305,9 +345,20 @@ impl<C: Copy> Tape<C> {
             c: small(c)?,
         };
         let lanes = (c * size / 16).min(32);
-        let result = Written { at: params.y, values: rows * c, element };
+        let result = Written {
+            at: params.y,
+            values: rows * c,
+            element,
+        };
         let grid = [rows.div_ceil(256 / lanes), 1, 1];
-        self.push(format!("l2_normalize_{}", element.memory()), grid, 256, 0, &params, result);
+        self.push(
+            format!("l2_normalize_{}", element.memory()),
+            grid,
+            256,
+            0,
+            &params,
+            result,
+        );
         Ok(())
     }
 
@@ -331,9 +382,20 @@ impl<C: Copy> Tape<C> {
             rows: small(rows)?,
             c: small(c)?,
         };
-        let result = Written { at: params.y, values: rows * c, element };
+        let result = Written {
+            at: params.y,
+            values: rows * c,
+            element,
+        };
         let grid = [rows.div_ceil(16), 1, 1];
-        self.push(format!("layer_norm_{}", element.memory()), grid, 256, 0, &params, result);
+        self.push(
+            format!("layer_norm_{}", element.memory()),
+            grid,
+            256,
+            0,
+            &params,
+            result,
+        );
         Ok(())
     }
 
@@ -361,9 +423,20 @@ impl<C: Copy> Tape<C> {
             column: 0,
             step: small(op.step)?,
         };
-        let result = Written { at: params.out, values, element: Element::F32 };
+        let result = Written {
+            at: params.out,
+            values,
+            element: Element::F32,
+        };
         let grid = [(op.rows / op.pixels * op.c / 4).div_ceil(256), op.batch, 1];
-        self.push("group_norm_relu_f32".to_owned(), grid, 256, 0, &params, result);
+        self.push(
+            "group_norm_relu_f32".to_owned(),
+            grid,
+            256,
+            0,
+            &params,
+            result,
+        );
         Ok(())
     }
 
@@ -391,9 +464,20 @@ impl<C: Copy> Tape<C> {
             col: small(col)?,
             scale,
         };
-        let result = Written { at: params.tokens, values: rows * ld, element };
+        let result = Written {
+            at: params.tokens,
+            values: rows * ld,
+            element,
+        };
         let grid = [(rows * (MOTION_COLUMNS / 8)).div_ceil(256), 1, 1];
-        self.push(format!("motion_{}", element.memory()), grid, 256, 0, &params, result);
+        self.push(
+            format!("motion_{}", element.memory()),
+            grid,
+            256,
+            0,
+            &params,
+            result,
+        );
         Ok(())
     }
 
@@ -427,9 +511,20 @@ impl<C: Copy> Tape<C> {
             c: small(c)?,
             scale,
         };
-        let result = Written { at: params.positions, values: tokens * 2, element: Element::F32 };
+        let result = Written {
+            at: params.positions,
+            values: tokens * 2,
+            element: Element::F32,
+        };
         let grid = [tokens.div_ceil(16), 1, 1];
-        self.push(format!("output_{}", element.memory()), grid, 256, 0, &params, result);
+        self.push(
+            format!("output_{}", element.memory()),
+            grid,
+            256,
+            0,
+            &params,
+            result,
+        );
         Ok(())
     }
 }

@@ -2,8 +2,8 @@
 
 use candle_core::{Result, Tensor, bail};
 
-use super::tape::Written;
 use super::buffer::Slice;
+use super::tape::Written;
 use super::{Buffer, Element, Gpu, Tape};
 
 /// As `ProductParams` in product.cuh.
@@ -178,7 +178,11 @@ impl PackedWeight {
                 if t.elem_count() != columns {
                     bail!("{columns} outputs have a vector of {:?}", t.shape())
                 }
-                values.extend(t.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1::<f32>()?);
+                values.extend(
+                    t.to_dtype(candle_core::DType::F32)?
+                        .flatten_all()?
+                        .to_vec1::<f32>()?,
+                );
             }
             Buffer::of(gpu, Element::F32, &values).map(Some)
         };
@@ -202,7 +206,12 @@ impl PackedWeight {
     ///
     /// # Errors
     /// As [`PackedWeight::new`].
-    pub fn linear(gpu: &Gpu, element: Element, weight: &Tensor, bias: Option<&Tensor>) -> Result<Self> {
+    pub fn linear(
+        gpu: &Gpu,
+        element: Element,
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+    ) -> Result<Self> {
         let (columns, channels) = weight.dims2()?;
         let weight = weight.reshape((columns, 1, 1, channels))?;
         let biases: Vec<_> = bias.into_iter().cloned().collect();
@@ -269,7 +278,11 @@ impl<C: Copy> Tape<C> {
     pub fn product(&mut self, op: &ProductOp<'_>) -> Result<()> {
         let w = op.weight;
         if w.kernel != op.window.kernel {
-            bail!("weights of a {:?} kernel meet a window of {:?}", w.kernel, op.window.kernel)
+            bail!(
+                "weights of a {:?} kernel meet a window of {:?}",
+                w.kernel,
+                op.window.kernel
+            )
         }
         if op.group_rows > 0 && w.element == Element::F32 {
             bail!("in strict f32 a group norm is a launch of its own")
@@ -294,7 +307,10 @@ impl<C: Copy> Tape<C> {
         let out = op.out.room(written, size)?;
         let params = Params {
             x: op.x.room(read, size)?,
-            weight: w.weight.all().room(w.batch * w.columns * w.depth_padded, size)?,
+            weight: w
+                .weight
+                .all()
+                .room(w.batch * w.columns * w.depth_padded, size)?,
             bias: vector(w.bias.as_ref())?,
             residual: match op.residual {
                 Some((r, ld)) => r.room((rows - 1) * ld + w.columns, size)?,

@@ -16,7 +16,13 @@ pub(crate) mod name {
     pub(crate) const JOIN: &str = "encoder.join";
     pub(crate) const SUPPORT: &str = "initial.support";
     pub(crate) const COST_VOLUME: &str = "initial.cost_volume";
+    /// Reads the cost volume, where that is a launch of its own.
+    #[cfg(any(feature = "cuda", feature = "emulate"))]
+    pub(crate) const SOFT_ARGMAX: &str = "initial.soft_argmax";
     pub(crate) const CORRELATION: &str = "refine.correlation";
+    /// Encodes the correlation, where that is a launch of its own.
+    #[cfg(any(feature = "cuda", feature = "emulate"))]
+    pub(crate) const ENCODE_CORRELATION: &str = "refine.encode_correlation";
     pub(crate) const MOTION: &str = "refine.motion";
     pub(crate) const INPUT: &str = "refine.input";
     pub(crate) const NORM: &str = "refine.norm";
@@ -145,6 +151,39 @@ pub(crate) fn cost_volume(
     // Cells may be taken for the outputs of these products, and they are multiples of 8.
     cost.narrow = 0;
     cost
+}
+
+/// Costs of `n` queries at every cell of `frames` grids, written out in f32.
+#[cfg(any(feature = "cuda", feature = "emulate"))]
+pub(crate) fn costs(n: usize, frames: usize, cells: usize, c: usize) -> Cost {
+    let (n, frames, cells, c) = (n as u64, frames as u64, cells as u64, c as u64);
+    Cost {
+        narrow: 0,
+        values: frames * cells * c + n * c,
+        bytes: n * frames * cells * F32,
+        ..Cost::product(frames * cells, n, c)
+    }
+}
+
+/// The soft arg-max and the occlusion layer, from costs that are read in f32.
+#[cfg(any(feature = "cuda", feature = "emulate"))]
+pub(crate) fn soft_argmax(n: usize, frames: usize, coarse: usize, fine: usize) -> Cost {
+    let tracks = (n * frames) as u64;
+    Cost {
+        // As in `cost_volume`.
+        other: tracks * fine as u64 * (7 + 37 + 4 + 7),
+        bytes: tracks * ((coarse + fine) as u64 + 4) * F32,
+        ..Cost::default()
+    }
+}
+
+/// A level's correlation, written or read from both sides.
+#[cfg(any(feature = "cuda", feature = "emulate"))]
+pub(crate) fn volume(rows: usize) -> Cost {
+    Cost {
+        values: 2 * rows as u64 * CELLS * CELLS,
+        ..Cost::default()
+    }
 }
 
 /// The local 4D correlation of one level around every position: 8×8 whole cells against the 49 of the support,

@@ -7,6 +7,8 @@
 mod config;
 mod cost;
 mod encoder;
+#[cfg(any(feature = "cuda", feature = "emulate"))]
+mod gpu;
 mod refine;
 mod session;
 
@@ -16,11 +18,15 @@ use track_kernels::CostHead;
 pub(crate) use config::Config;
 use config::{ARG_MAX_RADIUS, MODEL_SIZE, STRIDE, TEMPERATURE};
 use encoder::Encoder;
+#[cfg(any(feature = "cuda", feature = "emulate"))]
+pub(crate) use gpu::GpuLocoTrack;
 use refine::Refiner;
 use session::LocoTrackSession;
 
 use crate::weights::Weights;
-use crate::{Context, ModelKind, PointTracker, Resolution, Result, Session, SessionOptions, Size};
+use crate::{
+    Context, ModelKind, PointTracker, Query, Resolution, Result, Session, SessionOptions, Size,
+};
 
 /// LocoTrack small or base.
 #[derive(Debug)]
@@ -124,6 +130,26 @@ impl PointTracker for LocoTrack {
         let joining = frames * pixels * 16;
         4 * (frames * grids + tokens + supports + working + joining) as u64
     }
+}
+
+/// The frame whose position a query gives: halves go to the even frame.
+fn own_frame(query: &Query, frames: usize) -> usize {
+    (query.t.round_ties_even().max(0.0) as usize).min(frames.saturating_sub(1))
+}
+
+/// Refuses queries that are no numbers or lie on no frame.
+fn check_queries(queries: &[Query], frames: usize) -> Result<()> {
+    for (index, q) in queries.iter().enumerate() {
+        let reason = if ![q.t, q.x, q.y].iter().all(|v| v.is_finite()) {
+            "it is not a number".to_owned()
+        } else if q.t < 0.0 || q.t > (frames - 1) as f32 {
+            format!("frame {} is outside 0..{frames}", q.t)
+        } else {
+            continue;
+        };
+        return Err(crate::Error::Query { index, reason });
+    }
+    Ok(())
 }
 
 /// `[n, height, width, 3]` u8 to f32 in −1..1 at a size. A resized picture is never rounded back to u8.

@@ -8,7 +8,7 @@ use super::config::{ITERATIONS, MODEL_SIZE};
 use super::cost::{self, name};
 use super::encoder::Grids;
 use super::refine::State;
-use super::{LocoTrack, to_input};
+use super::{LocoTrack, check_queries, own_frame, to_input};
 use crate::{
     Context, Error, PointTracker, Query, RawTracks, Result, Session, SessionOptions, Size, Stage,
 };
@@ -171,7 +171,7 @@ impl<'a> LocoTrackSession<'a> {
         let mut own = vec![0u8; n * self.frames * 2];
         let mut at = vec![0f32; n * self.frames * 2];
         for (i, query) in queries.iter().enumerate() {
-            let k = (i * self.frames + self.own_frame(query)) * 2;
+            let k = (i * self.frames + own_frame(query, self.frames)) * 2;
             own[k..k + 2].fill(1);
             at[k] = query.x * MODEL_SIZE.width as f32 / self.clip.width as f32;
             at[k + 1] = query.y * MODEL_SIZE.height as f32 / self.clip.height as f32;
@@ -184,25 +184,6 @@ impl<'a> LocoTrackSession<'a> {
             occlusion: found.occlusion,
             expected_dist: found.expected_dist,
         })
-    }
-
-    /// The frame whose position a query gives: halves go to the even frame.
-    fn own_frame(&self, query: &Query) -> usize {
-        (query.t.round_ties_even().max(0.0) as usize).min(self.frames - 1)
-    }
-
-    fn check_queries(&self, queries: &[Query]) -> Result<()> {
-        for (index, q) in queries.iter().enumerate() {
-            let reason = if ![q.t, q.x, q.y].iter().all(|v| v.is_finite()) {
-                "it is not a number".to_owned()
-            } else if q.t < 0.0 || q.t > (self.frames - 1) as f32 {
-                format!("frame {} is outside 0..{}", q.t, self.frames)
-            } else {
-                continue;
-            };
-            return Err(Error::Query { index, reason });
-        }
-        Ok(())
     }
 }
 
@@ -262,7 +243,7 @@ impl Session for LocoTrackSession<'_> {
             return Err(Error::NoFrames);
         };
         let fine = self.fine.join(&self.context.profiler)?;
-        self.check_queries(queries)?;
+        check_queries(queries, self.frames)?;
         self.check_memory(self.frames, queries.len())?;
         let chunk = query_chunk(self.options.query_chunk, self.frames);
         let total = queries.len().div_ceil(chunk) * (1 + ITERATIONS);

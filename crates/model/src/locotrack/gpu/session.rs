@@ -1,0 +1,473 @@
+//! One clip being tracked on a device.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use candle_core::{Device, Tensor};
+use track_kernels::cuda::{Element, Gpu, Span, Tape};
+use track_profile::Cost;
+
+use super::encode::{self, LEVELS, Sizes, grid_size, grid_values};
+use super::follow::{FINE, FINE_QUERIES, FIRST, FIRST_QUERIES, FIRST_SUPPORT, Plan, Shape};
+use super::room::Room;
+use super::{GpuLocoTrack, batch, query_chunk};
+use crate::locotrack::config::{ITERATIONS, MODEL_SIZE};
+use crate::{
+    Context, DeviceStats, Error, Query, RawTracks, Result, Session, SessionOptions, Size, Stage,
+};
+
+/// Grids have room for so many frames more each time that they grow.
+pub(super) const GROWTH: usize = 64;
+
+/// Device memory and what was recorded on it, for clips of one size.
+#[derive(Debug)]
+pub(super) struct Workspace {
+    clip: Size,
+    input: Size,
+    refine: Size,
+    room: Room,
+    /// Encoders by their pictures' size and number, with the room's generation that they were recorded in.
+    encoders: HashMap<(usize, usize, usize), (u64, Tape<Cost>)>,
+    plans: Vec<Plan>,
+}
+
+impl Workspace {
+    pub(super) fn new(gpu: &Gpu, clip: Size, input: Size, refine: Size) -> Self {
+        Self {
+            clip,
+            input,
+            refine,
+            room: Room::new(gpu),
+            encoders: HashMap::new(),
+            plans: Vec::new(),
+        }
+    }
+
+    pub(super) fn suits(&self, clip: Size, input: Size, refine: Size) -> bool {
+        (self.clip, self.input, self.refine) == (clip, input, refine)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.room.bytes()
+    }
+}
+
+/// Plans that are kept: whole chunks, and the last one's rest.
+const PLANS: usize = 4;
+
+pub(super) struct GpuSession<'a> {
+    model: &'a GpuLocoTrack,
+    /// Always there until the session is dropped.
+    workspace: Option<Workspace>,
+    options: SessionOptions,
+    context: Context<'a>,
+    frames: usize,
+    spans: Vec<Span>,
+    uploads: Vec<Span>,
+    downloads: Vec<Span>,
+    launches: u64,
+    /// Device time of profiled layers so far.
+    profiled: Duration,
+}
+
+impl<'a> GpuSession<'a> {
+    pub(super) fn new(
+        model: &'a GpuLocoTrack,
+        workspace: Workspace,
+        options: SessionOptions,
+        context: Context<'a>,
+    ) -> Self {
+        Self {
+            model,
+            workspace: Some(workspace),
+            options,
+            context,
+            frames: 0,
+            spans: Vec::new(),
+            uploads: Vec::new(),
+            downloads: Vec::new(),
+            launches: 0,
+            profiled: Duration::ZERO,
+        }
+    }
+}
+
+impl Drop for GpuSession<'_> {
+    fn drop(&mut self) {
+        // A failure of the device shows at its next use.
+        let _ = self.model.gpu.wait();
+        if let Some(workspace) = self.workspace.take() {
+            self.model.give_back(workspace);
+        }
+    }
+}
+
+/// What a session's tapes are run with.
+struct Runner<'a, 'b> {
+    context: &'a Context<'b>,
+    check_finite: bool,
+    precision: crate::Precision,
+    profiled: &'a mut Duration,
+    launches: &'a mut u64,
+}
+
+impl Runner<'_, '_> {
+    /// Runs a tape: as a graph where it will be run again, launch by launch where it is measured or checked.
+    fn run(&mut self, tape: &mut Tape<Cost>, again: bool) -> Result<()> {
+        *self.launches += tape.launches() as u64;
+        if self.check_finite {
+            return match tape.first_not_finite()? {
+                Some(layer) => Err(Error::NotFinite {
+                    layer: layer.to_owned(),
+                    precision: self.precision,
+                }),
+                None => Ok(()),
+            };
+        }
+        if self.context.profiler.is_on() {
+            let mut end = Duration::ZERO;
+            for time in tape.run_timed()? {
+                let start = *self.profiled + time.start;
+                self.context
+                    .profiler
+                    .record(time.name, start, time.time, time.cost);
+                end = time.start + time.time;
+            }
+            *self.profiled += end;
+            return Ok(());
+        }
+        Ok(if again { tape.run()? } else { tape.run_once()? })
+    }
+}
+
+impl GpuSession<'_> {
+    fn check_memory(&self, frames: usize, queries: usize) -> Result<()> {
+        use crate::PointTracker;
+        let workspace = self.workspace.as_ref();
+        let clip = workspace.map_or(MODEL_SIZE, |w| w.clip);
+        let needed = self.model.memory(clip, frames, queries, &self.options);
+        match self.options.memory_budget {
+            Some(budget) if needed > budget => Err(Error::Memory { needed, budget }),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_queries(&self, queries: &[Query]) -> Result<()> {
+        crate::locotrack::check_queries(queries, self.frames)
+    }
+
+    /// Encodes the `count` frames that lie in the buffer "frames".
+    fn encode(&mut self, count: usize) -> Result<()> {
+        let model = self.model;
+        let Some(workspace) = self.workspace.as_mut() else {
+            return Err(Error::NoFrames);
+        };
+        let mut runner = Runner {
+            context: &self.context,
+            check_finite: self.options.check_finite,
+            precision: model.precision,
+            profiled: &mut self.profiled,
+            launches: &mut self.launches,
+        };
+        let watch = model.gpu.stopwatch()?;
+        let size = model.network.element.size();
+        let works = [
+            Some((MODEL_SIZE, FIRST)),
+            (workspace.refine != MODEL_SIZE).then_some((workspace.refine, FINE)),
+        ];
+        for (work, grids) in works.into_iter().flatten() {
+            let capacity = (self.frames + count).next_multiple_of(GROWTH);
+            for (level, name) in grids.into_iter().enumerate() {
+                let bytes = grid_values(work, level) * size;
+                workspace
+                    .room
+                    .grow(name, capacity * bytes, self.frames * bytes)?;
+            }
+            let key = (work.width, work.height, count);
+            let recorded = workspace
+                .encoders
+                .get(&key)
+                .is_some_and(|(generation, _)| *generation == workspace.room.generation());
+            if !recorded {
+                let sizes = Sizes {
+                    clip: workspace.clip,
+                    input: workspace.input,
+                    work,
+                };
+                let room = &mut workspace.room;
+                let tape = encode::record(&model.gpu, &model.network, room, sizes, count)?;
+                workspace.encoders.insert(key, (room.generation(), tape));
+            }
+            if let Some((_, tape)) = workspace.encoders.get_mut(&key) {
+                runner.run(tape, true)?;
+            }
+            let part = (self.frames, count);
+            let mut publish = encode::publish(
+                &model.gpu,
+                &model.network,
+                &workspace.room,
+                work,
+                part,
+                grids,
+            )?;
+            runner.run(&mut publish, false)?;
+        }
+        self.spans.push(watch.stop()?);
+        self.frames += count;
+        Ok(())
+    }
+
+    /// Writes a chunk's queries where the tapes read them.
+    fn place_queries(&mut self, queries: &[Query]) -> Result<()> {
+        let Some(workspace) = self.workspace.as_ref() else {
+            return Err(Error::NoFrames);
+        };
+        let (clip, room) = (workspace.clip, &workspace.room);
+        let bytes =
+            |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
+        let scale = |v: f32, to: usize, from: usize| v * (to as f32 / from as f32);
+        let sets = [
+            Some((FIRST_QUERIES, MODEL_SIZE)),
+            (workspace.refine != MODEL_SIZE).then_some((FINE_QUERIES, workspace.refine)),
+        ];
+        for (names, work) in sets.into_iter().flatten() {
+            for (level, name) in names.into_iter().enumerate() {
+                let [height, width] = grid_size(work, level);
+                let at: Vec<f32> = queries
+                    .iter()
+                    .flat_map(|q| {
+                        [
+                            q.t,
+                            scale(q.y, height, clip.height),
+                            scale(q.x, width, clip.width),
+                        ]
+                    })
+                    .collect();
+                room.buffer(name)?.write(0, &bytes(&at))?;
+            }
+        }
+        let own: Vec<u8> = queries
+            .iter()
+            .flat_map(|q| (crate::locotrack::own_frame(q, self.frames) as i32).to_le_bytes())
+            .collect();
+        room.buffer("own frame")?.write(0, &own)?;
+        let position: Vec<f32> = queries
+            .iter()
+            .flat_map(|q| {
+                [
+                    scale(q.x, MODEL_SIZE.width, clip.width),
+                    scale(q.y, MODEL_SIZE.height, clip.height),
+                ]
+            })
+            .collect();
+        room.buffer("own position")?.write(0, &bytes(&position))?;
+        Ok(())
+    }
+
+    /// The tapes for such a chunk: recorded before, or now.
+    fn plan(&mut self, n: usize) -> Result<usize> {
+        let model = self.model;
+        let frames = self.frames;
+        let Some(workspace) = self.workspace.as_mut() else {
+            return Err(Error::NoFrames);
+        };
+        let shape = Shape {
+            n,
+            frames,
+            refine: workspace.refine,
+        };
+        let generation = workspace.room.generation();
+        workspace.plans.retain(|p| p.generation == generation);
+        if let Some(i) = workspace.plans.iter().position(|p| p.shape == shape) {
+            return Ok(i);
+        }
+        if workspace.plans.len() >= PLANS {
+            model.gpu.wait()?;
+            workspace.plans.remove(0);
+        }
+        let plan = Plan::new(&model.gpu, &model.network, &mut workspace.room, shape)?;
+        workspace.plans.push(plan);
+        Ok(workspace.plans.len() - 1)
+    }
+
+    /// The state of the chunk on the device: positions in pixels of the clip, and the logits.
+    fn state(&self, n: usize) -> Result<RawTracks> {
+        let Some(workspace) = self.workspace.as_ref() else {
+            return Err(Error::NoFrames);
+        };
+        let (room, clip, cpu) = (&workspace.room, workspace.clip, Device::Cpu);
+        let tracks = n * self.frames;
+        let scale = [
+            clip.width as f32 / MODEL_SIZE.width as f32,
+            clip.height as f32 / MODEL_SIZE.height as f32,
+        ];
+        let mut positions = room.buffer("positions")?.values(Element::F32, tracks * 2)?;
+        for (i, v) in positions.iter_mut().enumerate() {
+            *v *= scale[i % 2];
+        }
+        let logits = |name| -> Result<Tensor> {
+            let values = room.buffer(name)?.values(Element::F32, tracks)?;
+            Ok(Tensor::from_vec(values, (n, self.frames), &cpu)?)
+        };
+        Ok(RawTracks {
+            positions: Tensor::from_vec(positions, (n, self.frames, 2), &cpu)?,
+            occlusion: logits("occlusion")?,
+            expected_dist: logits("expected")?,
+        })
+    }
+
+    fn show(&self, iteration: usize, n: usize) -> Result<()> {
+        let observer = self.context.observer;
+        if observer.wants_stages() {
+            let raw = self.state(n)?;
+            observer.stage(&format!("iter{iteration}.tracks"), &raw.positions);
+            observer.stage(&format!("iter{iteration}.occlusion"), &raw.occlusion);
+            observer.stage(
+                &format!("iter{iteration}.expected_dist"),
+                &raw.expected_dist,
+            );
+        }
+        Ok(())
+    }
+
+    fn show_start(&self, n: usize) -> Result<()> {
+        let (observer, element) = (self.context.observer, self.model.network.element);
+        let Some(workspace) = self.workspace.as_ref() else {
+            return Err(Error::NoFrames);
+        };
+        if !observer.wants_stages() {
+            return Ok(());
+        }
+        for (level, name) in ["hires", "lowres", "highest"].into_iter().enumerate() {
+            let ([h, w], c) = (grid_size(MODEL_SIZE, level), LEVELS[level].1);
+            let grid = workspace.room.buffer(FIRST[level])?;
+            let grid = grid.values(element, self.frames * h * w * c)?;
+            let grid = Tensor::from_vec(grid, (self.frames, h, w, c), &Device::Cpu)?;
+            observer.stage(&format!("grid.{name}"), &grid);
+            let support = workspace.room.buffer(FIRST_SUPPORT[level])?;
+            let support = Tensor::from_vec(
+                support.values(element, n * 49 * c)?,
+                (n, 7, 7, c),
+                &Device::Cpu,
+            )?;
+            observer.stage(&format!("support.{name}"), &support);
+        }
+        Ok(())
+    }
+}
+
+impl Session for GpuSession<'_> {
+    fn push(&mut self, frames: &Tensor) -> Result<()> {
+        let (n, height, width, channels) = frames.dims4()?;
+        let found = Size { width, height };
+        let Some(workspace) = self.workspace.as_mut() else {
+            return Err(Error::NoFrames);
+        };
+        if found != workspace.clip || channels != 3 {
+            return Err(Error::FrameSize {
+                expected: workspace.clip,
+                found,
+            });
+        }
+        let together = batch(workspace.input, workspace.refine);
+        let frame = width * height * 3;
+        workspace.room.take("frames", together * frame)?;
+        self.check_memory(self.frames + n, 1)?;
+        let bytes = frames.flatten_all()?.to_vec1::<u8>()?;
+        for part in bytes.chunks(together * frame) {
+            self.context.check()?;
+            let watch = self.model.gpu.stopwatch()?;
+            if let Some(workspace) = self.workspace.as_ref() {
+                workspace.room.buffer("frames")?.write(0, part)?;
+            }
+            self.uploads.push(watch.stop()?);
+            self.launches += 1;
+            self.encode(part.len() / frame)?;
+            self.context.observer.progress(Stage::Encode {
+                frames: self.frames,
+            });
+        }
+        Ok(())
+    }
+
+    fn frames(&self) -> usize {
+        self.frames
+    }
+
+    fn track(&mut self, queries: &[Query]) -> Result<RawTracks> {
+        if self.frames == 0 {
+            return Err(Error::NoFrames);
+        }
+        self.check_queries(queries)?;
+        self.check_memory(self.frames, queries.len())?;
+        let chunk = query_chunk(self.options.query_chunk, self.frames);
+        let total = queries.len().div_ceil(chunk) * (1 + ITERATIONS);
+        let mut done = 0;
+        let mut parts = Vec::new();
+        for queries in queries.chunks(chunk) {
+            let n = queries.len();
+            let plan = self.plan(n)?;
+            self.place_queries(queries)?;
+            let watch = self.model.gpu.stopwatch()?;
+            for step in 0..=ITERATIONS {
+                self.context.check()?;
+                let mut runner = Runner {
+                    context: &self.context,
+                    check_finite: self.options.check_finite,
+                    precision: self.model.precision,
+                    profiled: &mut self.profiled,
+                    launches: &mut self.launches,
+                };
+                if let Some(plan) = self.workspace.as_mut().and_then(|w| w.plans.get_mut(plan)) {
+                    let tape = if step == 0 {
+                        &mut plan.start
+                    } else {
+                        &mut plan.iterate
+                    };
+                    runner.run(tape, true)?;
+                }
+                if step == 0 {
+                    self.show_start(n)?;
+                }
+                self.show(step, n)?;
+                done += 1;
+                self.context.observer.progress(Stage::Track { done, total });
+            }
+            self.spans.push(watch.stop()?);
+            let watch = self.model.gpu.stopwatch()?;
+            parts.push(self.state(n)?);
+            self.downloads.push(watch.stop()?);
+            self.launches += 3;
+        }
+        self.context.check()?;
+        join(&parts, self.frames)
+    }
+
+    fn device_stats(&self) -> Option<DeviceStats> {
+        let sum =
+            |spans: &[Span]| -> Option<Duration> { spans.iter().map(|s| s.elapsed().ok()).sum() };
+        Some(DeviceStats {
+            upload: sum(&self.uploads)?,
+            model: sum(&self.spans)?,
+            download: sum(&self.downloads)?,
+            launches: self.launches,
+            memory_bytes: self.workspace.as_ref().map_or(0, Workspace::bytes)
+                + self.model.network.bytes(),
+        })
+    }
+}
+
+/// All chunks' tracks.
+fn join(parts: &[RawTracks], frames: usize) -> Result<RawTracks> {
+    let cat = |pick: fn(&RawTracks) -> &Tensor, empty: &[usize]| -> Result<Tensor> {
+        if parts.is_empty() {
+            return Ok(Tensor::zeros(empty, candle_core::DType::F32, &Device::Cpu)?);
+        }
+        Ok(Tensor::cat(&parts.iter().map(pick).collect::<Vec<_>>(), 0)?)
+    };
+    Ok(RawTracks {
+        positions: cat(|p| &p.positions, &[0, frames, 2])?,
+        occlusion: cat(|p| &p.occlusion, &[0, frames])?,
+        expected_dist: cat(|p| &p.expected_dist, &[0, frames])?,
+    })
+}
