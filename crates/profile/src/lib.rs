@@ -22,6 +22,7 @@
 //! [`record::BenchReport`] is what a benchmark keeps of it, [`roofline`] says what a layer must take at least,
 //! and [`explain`] what it would cost on other [`devices`].
 
+pub mod against;
 mod cost;
 pub mod devices;
 pub mod explain;
