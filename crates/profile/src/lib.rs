@@ -26,6 +26,7 @@ pub mod against;
 mod cost;
 pub mod devices;
 pub mod explain;
+pub mod html;
 pub mod record;
 mod report;
 pub mod roofline;
