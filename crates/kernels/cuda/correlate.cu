@@ -113,7 +113,7 @@ template <class E> struct Multiply {
         const unsigned char *a_row = slot + (lane & 15) * 64;
         const unsigned char *b_row = support + ((lane & 7) + (lane >> 4) * 8) * SUPPORT_ROW;
         const unsigned char *b_last = support + (48 + (lane & 7)) * SUPPORT_ROW;
-#pragma unroll 1
+#pragma unroll
         for (int k = 0; k < 2; k++) {
             uint32_t a[4][4];
             const int a_chunk = (k * 2 + (lane >> 4)) ^ (lane >> 1 & 3);
@@ -248,14 +248,14 @@ template <class E> DEVICE void correlate(const CorrelateParams &p) {
     const int query = blockIdx.x, warp = threadIdx.x / 32;
     const int first = blockIdx.y * p.frames_per_block, end = min(first + p.frames_per_block, p.frames);
     const int chunks = level.c / CHUNK, in_segment = min(level.c, SEGMENT) / CHUNK;
-    const int segments = sizeof(T) == 2 ? 1 : chunks / in_segment;
+    const int segments = sizeof(T) == 2 ? 1 : max(level.c / SEGMENT, 1);
     unsigned char *support = shared, *ring = shared + SUPPORT_ROWS * SUPPORT_ROW + warp * 2 * SLOT;
     const float2 *positions = reinterpret_cast<const float2 *>(p.positions) + static_cast<size_t>(query) * p.frames;
 
     // Chunks of a warp's patches follow each other through the two slots of its ring without a gap: while one is
     // multiplied, the next arrives, be it of the next frame. Warps wait for each other only where a new segment of the
     // support is loaded.
-    Patch<T> patch;
+    Patch<T> patch = {};
     Copy16 copies[8];
     int slot = 0;
     if (first + warp < end) {
