@@ -14,7 +14,8 @@ pub(crate) fn build() {
     build
         .cpp(true)
         .std("c++17")
-        .opt_level(2)
+        // 3: unrolls loops over registers, whose pragmas are nvcc's.
+        .opt_level(3)
         .define("TRACK_EMULATE", None)
         .flag("-xc++")
         // Device code reads values through pointers to other types.
@@ -29,7 +30,9 @@ pub(crate) fn build() {
         .flag("-Wno-unknown-pragmas")
         .flag("-Wno-sign-compare")
         .flag_if_supported("-Wno-maybe-uninitialized")
-        .flag_if_supported("-Wno-psabi");
+        .flag_if_supported("-Wno-psabi")
+        // What a thread did not write is no zero here.
+        .flag_if_supported("-ftrivial-auto-var-init=pattern");
     for flag in vector_flags() {
         build.flag(flag);
     }

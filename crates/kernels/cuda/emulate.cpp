@@ -61,41 +61,38 @@ void make_context(Context &context, unsigned char *stack, void (*entry)()) {
 struct Context {
     void *sp;
 };
-// Saves what a called function must keep, then takes up the other stack. Returns by a jump, whose target is nearly
-// always the same and so is predicted, where a `ret` would not be.
+// Saves what a called function must keep, then takes up the other stack. It returns where that fiber called it: mostly
+// the place where this one did, so that the processor's own stack of return addresses predicts it.
 #if defined(__x86_64__)
 asm(R"(
 .text
 .p2align 4
 .type track_emulate_switch, %function
 track_emulate_switch:
-    popq %rdx
     pushq %rbp
     pushq %rbx
     pushq %r12
     pushq %r13
     pushq %r14
     pushq %r15
-    pushq %rdx
     movq %rsp, (%rdi)
     movq (%rsi), %rsp
-    popq %rdx
     popq %r15
     popq %r14
     popq %r13
     popq %r12
     popq %rbx
     popq %rbp
-    jmpq *%rdx
+    ret
 .size track_emulate_switch, .-track_emulate_switch
 )");
 void make_context(Context &context, unsigned char *stack, void (*entry)()) {
     // A function begins 8 bytes beside a multiple of 16, as after a call.
     void **top = reinterpret_cast<void **>(stack + STACK) - 1;
     *top = nullptr;
-    top -= 7;
-    std::fill(top, top + 7, nullptr);
-    *top = reinterpret_cast<void *>(entry);
+    *--top = reinterpret_cast<void *>(entry);
+    for (int saved = 0; saved < 6; saved++)
+        *--top = nullptr;
     context.sp = top;
 }
 #else
@@ -130,7 +127,7 @@ track_emulate_switch:
     ldp d12, d13, [sp, #128]
     ldp d14, d15, [sp, #144]
     add sp, sp, #160
-    br x30
+    ret
 .size track_emulate_switch, .-track_emulate_switch
 )");
 void make_context(Context &context, unsigned char *stack, void (*entry)()) {
@@ -380,6 +377,16 @@ typedef float Floats __attribute__((vector_size(32)));
 typedef uint32_t Words __attribute__((vector_size(32)));
 typedef uint16_t Halves __attribute__((vector_size(16)));
 
+// Device code is compiled with -ftrivial-auto-var-init, which would cost much here.
+#if defined(__has_attribute)
+#if __has_attribute(uninitialized)
+#define UNINITIALIZED __attribute__((uninitialized))
+#endif
+#endif
+#ifndef UNINITIALIZED
+#define UNINITIALIZED
+#endif
+
 inline Floats as_floats(Words w) { return reinterpret_cast<Floats &>(w); }
 inline Words as_words(Floats f) { return reinterpret_cast<Words &>(f); }
 
@@ -403,8 +410,8 @@ inline Floats round_tf32(const uint32_t *from) {
 
 template <Op OP> void multiply(Exchange &e) {
     constexpr int DEPTH = OP == Op::MmaTf32 ? 8 : 16;
-    alignas(32) float a[16][DEPTH];
-    Floats b[DEPTH];
+    alignas(32) float a[16][DEPTH] UNINITIALIZED;
+    Floats b[DEPTH] UNINITIALIZED;
     for (int row = 0; row < 16; row++)
         for (int k = 0; k < DEPTH; k += 8) {
             const Floats v = OP == Op::MmaTf32 ? round_tf32(e.a[row])
@@ -414,10 +421,11 @@ template <Op OP> void multiply(Exchange &e) {
     for (int k = 0; k < DEPTH; k++)
         b[k] = OP == Op::MmaTf32 ? round_tf32(e.b32[k % 8]) : widen<OP>(e.b16[k]);
     for (int row = 0; row < 16; row += 8) {
-        Floats c[8];
+        Floats c[8] UNINITIALIZED;
         memcpy(c, e.c[row], sizeof c);
         for (int k = 0; k < DEPTH; k++)
-            for (int i = 0; i < 8; i++)
+#pragma GCC unroll 8
+            for (int i = 0; i < 8; i++) // in registers
                 c[i] += b[k] * a[row + i][k];
         memcpy(e.c[row], c, sizeof c);
     }
@@ -490,17 +498,17 @@ void load_matrix(Op op, uint32_t (&r)[4], const void *row) {
     }
 }
 
-void product(Op op, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+template <Op OP> void product(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     Fiber &at = self();
     const unsigned row = at.lane / 4, word = at.lane % 4;
     const Exchange &e = collective(
-        at, op,
+        at, OP,
         [&](Exchange &e) {
             e.a[row][word] = a[0];
             e.a[row + 8][word] = a[1];
             e.a[row][word + 4] = a[2];
             e.a[row + 8][word + 4] = a[3];
-            if (op == Op::MmaTf32) {
+            if (OP == Op::MmaTf32) {
                 e.b32[word][row] = b0;
                 e.b32[word + 4][row] = b1;
             } else {
@@ -512,17 +520,13 @@ void product(Op op, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t
             memcpy(&e.c[row][word * 2], &c[0], 8);
             memcpy(&e.c[row + 8][word * 2], &c[2], 8);
         },
-        [op](Exchange &e) {
-            if (op == Op::MmaF16)
-                multiply<Op::MmaF16>(e);
-            else if (op == Op::MmaBf16)
-                multiply<Op::MmaBf16>(e);
-            else
-                multiply<Op::MmaTf32>(e);
-        });
+        multiply<OP>);
     memcpy(&c[0], &e.c[row][word * 2], 8);
     memcpy(&c[2], &e.c[row + 8][word * 2], 8);
 }
+template void product<Op::MmaF16>(float (&)[4], const uint32_t (&)[4], uint32_t, uint32_t);
+template void product<Op::MmaBf16>(float (&)[4], const uint32_t (&)[4], uint32_t, uint32_t);
+template void product<Op::MmaTf32>(float (&)[4], const uint32_t (&)[4], uint32_t, uint32_t);
 
 void copy16(void *shared, const void *global, bool valid) {
     must_be_aligned(shared, "Copy16 to shared memory");
@@ -620,6 +624,7 @@ bool Block::run(uint64_t index, unsigned order) {
         }
     }
     memset(shared, NAN_BYTE, shared_bytes + SHARED_GUARD);
+    fill_static_shared(NAN_BYTE);
     track_emulate::shape = &shape;
 #ifdef TRACK_ASAN
     host_stack = nullptr;

@@ -5,12 +5,12 @@
 // run one after the other, each until its lanes wait for the block.
 //
 // What goes wrong on a device without a word is an error here, naming kernel, block and thread: a lane that is missing
-// at a collective, asynchronous copies that nobody waited for, dynamic shared memory read before it was written (it
-// starts as NaNs) or written behind its end, addresses that are not aligned.
+// at a collective, asynchronous copies that nobody waited for, shared memory read before it was written (it starts as
+// NaNs), dynamic shared memory written behind its end, addresses that are not aligned.
 // Blocks differ in two ways, drawn from their index, so that a missing barrier shows in one of them: warps and lanes
 // run upwards or downwards, and copies arrive at once or not before copy_wait.
 //
-// Not here: static __shared__ arrays hold what the block before left in them; there is no limit on registers.
+// Not here: named barriers, collectives of part of a warp, limits on registers and static shared memory.
 #pragma once
 
 #include <cmath>
@@ -94,11 +94,13 @@ void sync_warp();
 uint64_t shuffle(unsigned lanes, uint64_t bits, int from, int width);
 unsigned ballot(unsigned lanes, bool vote);
 void load_matrix(Op op, uint32_t (&r)[4], const void *row);
-void product(Op op, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+template <Op OP> void product(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 void copy16(void *shared, const void *global, bool valid);
 void end_copy_group();
 void wait_copies(unsigned groups_in_flight);
 unsigned char *dynamic_shared();
+// The static __shared__ arrays of all kernels, of this OS thread.
+void fill_static_shared(unsigned char value);
 [[noreturn]] void fail(const char *what);
 
 struct Kernel {
@@ -233,10 +235,11 @@ struct F32 { typedef float T; };
 
 template <class E> DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     static_assert(!std::is_same<E, F32>::value, "there is no product of f32 on Tensor Cores");
-    track_emulate::product(std::is_same<E, F16>::value    ? track_emulate::Op::MmaF16
-                           : std::is_same<E, Bf16>::value ? track_emulate::Op::MmaBf16
-                                                          : track_emulate::Op::MmaTf32,
-                           c, a, b0, b1);
+    typedef track_emulate::Op Op;
+    constexpr Op OP = std::is_same<E, F16>::value    ? Op::MmaF16
+                      : std::is_same<E, Bf16>::value ? Op::MmaBf16
+                                                     : Op::MmaTf32;
+    track_emulate::product<OP>(c, a, b0, b1);
 }
 
 // ---- Between lanes ----

@@ -144,6 +144,12 @@ KERNEL(test_wrong, TestParams, 64, 1) {
     case 7:
         __trap();
         break;
+    case 8: { // the same of a static array
+        __shared__ float line[64];
+        v = line[t] + static_cast<float>(p.count - 8);
+        line[t] = 0;
+        break;
+    }
     default:
         break;
     }

@@ -328,6 +328,7 @@ fn what_a_block_does_wrong_is_named() {
         "Copy16 to shared memory: address",
         "ldmatrix4: address",
         "__trap()",
+        "NaN",
     ];
     for (what, message) in cases.iter().enumerate() {
         let got = wrong(what as u64);
@@ -339,6 +340,7 @@ fn what_a_block_does_wrong_is_named() {
             );
         }
     }
+    assert_eq!(wrong(8), "NaN", "though the block before wrote there");
     // The same stacks are used again.
     assert_eq!(wrong(99), "0.0");
 }
