@@ -7,6 +7,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use track::{DeviceChoice, ModelKind, Position, Precision, QueryPoint, Resolution, Size};
 
+use crate::bench::BenchArgs;
 use crate::explain::ExplainArgs;
 
 const EXAMPLES: &str = "\
@@ -84,6 +85,8 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Time a clip in every precision: whole passes, and each layer beside what the device could do.
+    Bench(Box<BenchArgs>),
     /// Say what a benchmark's report means on other GPUs: floors, predictions, and what to change first.
     Explain(ExplainArgs),
     /// Write a completion script for a shell to standard output.

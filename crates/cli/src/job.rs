@@ -133,7 +133,7 @@ fn stem(video: &Path) -> String {
 }
 
 /// Refuses outputs that would replace an input or each other.
-fn refuse_clashes<'a>(
+pub(crate) fn refuse_clashes<'a>(
     outputs: &[&Path],
     inputs: impl Iterator<Item = &'a PathBuf>,
 ) -> Result<(), Failure> {

@@ -1,6 +1,7 @@
 //! The program `track`: follows points through a video.
 
 mod args;
+mod bench;
 mod doctor;
 mod explain;
 mod fail;
@@ -86,6 +87,12 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Some(Command::Doctor { json }) => print(&doctor::doctor(json)?),
         Some(Command::Models { json }) => print(&doctor::models(json)?),
+        Some(Command::Bench(args)) => {
+            let cancel = Cancel::new();
+            listen_for_interrupts(&cancel)?;
+            let text = bench::run(&args, &cancel, cli.quiet)?;
+            if cli.quiet { Ok(()) } else { print(&text) }
+        }
         Some(Command::Explain(args)) => print(&explain::run(&args)?),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();

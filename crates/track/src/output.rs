@@ -71,6 +71,18 @@ pub fn check_writable(path: &Path) -> Result<()> {
     Pending::create(path).map(drop)
 }
 
+/// Writes a file that appears under its name only when it is complete, and replaces what had it.
+///
+/// # Errors
+/// The path cannot be written.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = Pending::create(path)?;
+    file.write_all(bytes)
+        .and_then(|()| file.flush())
+        .map_err(|e| Error::output(path, format!("{}; check the disk", os_reason(&e))))?;
+    file.finish()
+}
+
 /// A file being written beside its destination. Dropped unfinished, it is gone.
 pub(crate) struct Pending {
     writer: BufWriter<NamedTempFile>,
