@@ -218,6 +218,7 @@ fn stages(layers: &[OfLayer], total: f64) -> Vec<OfStage> {
             OfStage {
                 stage,
                 floor_ms,
+                reachable_ms: layers.iter().map(|l| l.reachable_ms).sum(),
                 share: if total > 0.0 { floor_ms / total } else { 0.0 },
                 bound: most(&layers),
                 measured_ms: sum(|l| l.measured_ms),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::OnDevice;
 use super::carry::record_for;
-use super::words::{digits, plain, size, time, times};
+use super::words::{count, digits, plain, size, time, times};
 use crate::devices::HOST_LAUNCH_US;
 use crate::record::{BenchReport, value_size};
 
@@ -38,6 +38,7 @@ pub(super) fn of(report: &BenchReport, slow: &OnDevice, seconds: f64, excess: f6
         per_sample(report, excess),
         Some(launches(report, excess)),
         paging(report, slow, excess),
+        Some(cache(report, slow, excess)),
         Some(plan(seconds, excess)),
         clocks(slow, seconds, excess),
     ]
@@ -83,13 +84,15 @@ fn per_sample(report: &BenchReport, excess: f64) -> Option<Cause> {
         )
     };
     Some(Cause {
-        what: "convolutions one sample at a time, as PyTorch computes them where cuDNN is missing or off",
+        what: "Convolutions one sample at a time, as PyTorch computes them where cuDNN is missing or off",
         evidence: format!(
             "Measured on an H200: {looped:.0} against {batched} ms for one convolution of the correlation \
-             encoder over {samples} samples, {} times, {} µs a sample. The {tokens} tokens (points × frames) \
+             encoder over {} samples, {} times, {} µs a sample. The {} tokens (points × frames) \
              of this report pass {convolutions} of them in each of {REFINEMENTS} refinements: {} at that cost.",
+            count(samples),
             times(looped / batched),
             plain(each_us),
+            count(tokens),
             time(seconds * 1e3),
         ),
         seconds: Some(seconds),
@@ -104,9 +107,11 @@ fn per_sample(report: &BenchReport, excess: f64) -> Option<Cause> {
 fn launches(report: &BenchReport, excess: f64) -> Cause {
     let fitting = excess * 1e6 / HOST_LAUNCH_US;
     let counted = report.precisions.iter().find_map(|p| p.launches);
-    let ours = counted.map_or_else(String::new, |n| format!(" This engine makes {n} a clip."));
+    let ours = counted.map_or_else(String::new, |n| {
+        format!(" This engine makes {} a clip.", count(n))
+    });
     Cause {
-        what: "launches that the host cannot issue faster",
+        what: "Launches that the host cannot issue faster",
         evidence: format!(
             "A launch takes {HOST_LAUNCH_US} µs measured on an H200's host: the unexplained time is {} million \
              of them.{ours}",
@@ -120,12 +125,7 @@ fn launches(report: &BenchReport, excess: f64) -> Cause {
 }
 
 fn paging(report: &BenchReport, slow: &OnDevice, excess: f64) -> Option<Cause> {
-    let record = record_for(report, "f32")?;
-    let bytes: u64 = record
-        .layers
-        .iter()
-        .map(|layer| layer.cost.bytes_at(value_size("f32").unwrap_or(4)))
-        .sum();
+    let bytes = bytes(report);
     let seconds = bytes as f64 / (PCIE_GBS * 1e9);
     let usable = slow.device.usable_memory();
     let needs = slow
@@ -143,7 +143,7 @@ fn paging(report: &BenchReport, slow: &OnDevice, excess: f64) -> Option<Cause> {
         format!(" This engine needs {} in f32, {fits}.", size(m.bytes))
     });
     Some(Cause {
-        what: "memory paged to the host and back",
+        what: "Memory paged to the host and back",
         evidence: format!(
             "All bytes of this report's layers in f32, {} GB, cross PCIe at an assumed {PCIE_GBS} GB/s in {}; \
              the unexplained time is {} GB.{ours}",
@@ -161,12 +161,43 @@ fn paging(report: &BenchReport, slow: &OnDevice, excess: f64) -> Option<Cause> {
     })
 }
 
+fn cache(report: &BenchReport, slow: &OnDevice, excess: f64) -> Cause {
+    let ceilings = slow.device.reachable_ceilings();
+    let seconds = bytes(report) as f64 / (ceilings.bandwidth_gbs * 1e9);
+    let cache = slow
+        .device
+        .l2_mib
+        .map_or_else(String::new, |mib| format!(" of {} MiB", plain(mib)));
+    Cause {
+        what: "A cache that is too small",
+        evidence: format!(
+            "If nothing ever stayed in the cache{cache} between layers, this report's bytes would take {}, which \
+             the floors count already; the unexplained time is {} times as much.",
+            time(seconds * 1e3),
+            times(excess / seconds)
+        ),
+        seconds: Some(seconds),
+        verdict: if excess > 20.0 * seconds {
+            "Code that is not fused moves several times these bytes, not so many.".to_owned()
+        } else {
+            "Code that is not fused may move so many.".to_owned()
+        },
+    }
+}
+
+/// Bytes of all layers in f32.
+fn bytes(report: &BenchReport) -> u64 {
+    let layers = record_for(report, "f32").map_or(&[][..], |record| &record.layers);
+    let size = value_size("f32").unwrap_or(4);
+    layers.iter().map(|layer| layer.cost.bytes_at(size)).sum()
+}
+
 fn plan(seconds: f64, excess: f64) -> Cause {
     let (bad, good) = PLAN_MS;
     let worth = bad / good;
     let needed = seconds / (seconds - excess).max(f64::MIN_POSITIVE);
     Cause {
-        what: "a bad plan for convolutions",
+        what: "A bad plan for convolutions",
         evidence: format!(
             "Measured on an H200 in f32: seven convolutions of 256 channels, padded by hand, were computed by \
              an FFT and took 96 of {bad:.0} ms. With a good plan all takes {good:.0} ms: {} times less.",
@@ -192,7 +223,7 @@ fn clocks(slow: &OnDevice, seconds: f64, excess: f64) -> Option<Cause> {
         seconds / (seconds - excess).max(f64::MIN_POSITIVE),
     );
     Some(Cause {
-        what: "clocks lowered by power or heat",
+        what: "Clocks lowered by power or heat",
         evidence: format!(
             "Its datasheet rates are at {boost:.0} MHz; its base clock is {base:.0}: {} times less.",
             times(worth)

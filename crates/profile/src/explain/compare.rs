@@ -6,7 +6,7 @@ use super::carry::record_for;
 use super::causes::{self, Cause};
 use super::{OnDevice, Stage};
 use crate::devices::Device;
-use crate::record::{BenchReport, Ceilings};
+use crate::record::{BenchReport, Ceilings, LayerRecord};
 use crate::roofline::Rates;
 
 /// A public report of a tracker with dense 4D correlation and a transformer, all in f32, on one clip of 47
@@ -137,10 +137,11 @@ impl Tf32 {
         }
     }
 
-    fn of(self, stage: Stage, ceilings: &Ceilings) -> &'static str {
+    /// `fused`: the correlation's layer holds the convolutions over it too.
+    fn of(self, stage: Stage, fused: bool, ceilings: &Ceilings) -> &'static str {
         let here = match self {
             Self::Nowhere => false,
-            Self::Convolutions => stage.is_convolution(),
+            Self::Convolutions => stage.is_convolution() || (fused && stage == Stage::Correlation),
             Self::Everywhere => true,
         };
         if here && ceilings.tflops.contains_key("tf32") {
@@ -154,8 +155,9 @@ impl Tf32 {
 /// Milliseconds that the report's layers take at least under `ceilings`.
 fn floor_ms(report: &BenchReport, ceilings: &Ceilings, tf32: Tf32) -> f64 {
     let layers = record_for(report, "f32").map_or(&[][..], |record| &record.layers);
+    let fused = is_fused(layers);
     let floors = layers.iter().filter_map(|layer| {
-        let dtype = tf32.of(Stage::of(&layer.name), ceilings);
+        let dtype = tf32.of(Stage::of(&layer.name), fused, ceilings);
         Some(
             Rates::new(ceilings, dtype)?
                 .floor(&layer.cost, layer.calls)
@@ -163,6 +165,12 @@ fn floor_ms(report: &BenchReport, ceilings: &Ceilings, tf32: Tf32) -> f64 {
         )
     });
     floors.sum()
+}
+
+/// Whether the report's code correlates and encodes the correlation in one layer.
+pub(super) fn is_fused(layers: &[LayerRecord]) -> bool {
+    let has = |stage: Stage| layers.iter().any(|layer| Stage::of(&layer.name) == stage);
+    has(Stage::Correlation) && !has(Stage::CorrelationEncoder)
 }
 
 pub(super) fn compare(

@@ -104,13 +104,22 @@ fn hardware(comparison: &Comparison, pair: &Pair, slow: &str, fast: &str) -> Str
             times(pair.ratio / low),
         )
     };
+    // The middle mix says something only where one device has tf32.
+    let defaults = match &pair.mixes[..] {
+        [all, usual, ..] if (usual.ratio - all.ratio).abs() > 0.05 => format!(
+            " ({} to {} with PyTorch's defaults)",
+            times(usual.ratio.min(usual.reachable_ratio)),
+            times(usual.ratio.max(usual.reachable_ratio)),
+        ),
+        _ => String::new(),
+    };
     let carried = |ratio: f64| time(fast_s * ratio * 1e3);
     out.push_str(&wrap(
         "",
         &format!(
-            "{slow} took {} times as long. For work like this one the hardware explains {} to {} times, and \
-             {} times at most whatever the layers are (the largest ratio of any rate, at reachable rates). \
-             {} on {fast} would be {} to {} on {slow}, at most {}; {} were seen. {verdict}",
+            "{slow} took {} times as long. For work like this one the hardware explains {} to {} times, by how \
+             much of it ran in tf32{defaults}, and {} times at most whatever the layers are (the largest ratio of any \
+             rate, at reachable rates). {} on {fast} would be {} to {} on {slow}, at most {}; {} were seen. {verdict}",
             times(pair.ratio),
             times(low),
             times(high),
@@ -136,7 +145,7 @@ fn rest(pair: &Pair, slow: &str) -> String {
          measured on the two.",
     ));
     for cause in &pair.causes {
-        let text = format!("{}. {} {}", cause.what, cause.evidence, cause.verdict);
+        let text = format!("{}: {} {}", cause.what, cause.evidence, cause.verdict);
         out.push_str(&wrap("- ", &text));
     }
     out

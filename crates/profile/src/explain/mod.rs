@@ -142,6 +142,8 @@ pub struct OfStage {
     pub stage: Stage,
     /// Sum of the floors at the datasheet's rates, in milliseconds.
     pub floor_ms: f64,
+    /// The same at the rates that good code reaches.
+    pub reachable_ms: f64,
     /// Its part of the device's floor, 0 to 1.
     pub share: f64,
     /// What most of its floor is bound by.

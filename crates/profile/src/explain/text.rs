@@ -1,6 +1,6 @@
 //! An explanation as people read it: plain text that is also Markdown enough to paste.
 
-use super::words::{columns, percent, plain, size, time, wrap};
+use super::words::{columns, percent, plain, short_percent, size, time, wrap};
 use super::{Explanation, InPrecision, OfStage, OnDevice, compare_text};
 use crate::devices::{DTYPES, Device};
 use crate::roofline::Bound;
@@ -141,7 +141,7 @@ fn stage_table(on: &OnDevice) -> String {
             let cells = p.stages.iter().find(same).map(|s| {
                 [
                     time(s.floor_ms),
-                    percent(s.share),
+                    short_percent(s.share),
                     short(s.bound).to_owned(),
                 ]
             });
@@ -250,7 +250,7 @@ pub fn device_table(devices: &[Device]) -> String {
         out.push_str(&format!("\n{}: {}\n", d.name, d.title));
         let r = &d.reachable;
         let shares = format!(
-            "reachable: bandwidth {}, other {}, f32 {}, tf32 and below {} ({}); a launch {} µs (assumed)",
+            "reachable: bandwidth {}, other {}, f32 {}, tf32 and f16 {} ({}); a launch {} µs (assumed)",
             percent(r.bandwidth),
             percent(r.vector),
             percent(r.f32),

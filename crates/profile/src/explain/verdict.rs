@@ -1,6 +1,6 @@
 //! Sentences about one device, made from its numbers.
 
-use super::words::{digits, list, percent, plain, size, time, times};
+use super::words::{count, digits, list, percent, plain, size, time, times};
 use super::{InPrecision, OfStage, OnDevice};
 use crate::record::{BenchReport, value_size};
 use crate::roofline::Bound;
@@ -10,20 +10,30 @@ const WORTH: f64 = 1.05;
 /// What part of a floor is worth naming.
 const PART: f64 = 0.02;
 
-/// The precision to pick: the fastest that fits, where a less exact one must win a twentieth at least. By
-/// measured times where every precision has one, else by predictions, else by floors.
+/// What precisions of a device are compared by: measured times where every precision has one, else
+/// predictions, else floors.
+struct Basis {
+    time: fn(&InPrecision) -> Option<f64>,
+    name: &'static str,
+}
+
+impl Basis {
+    fn of(precisions: &[InPrecision]) -> Self {
+        let kinds: [(fn(&InPrecision) -> Option<f64>, _); 2] = [
+            (|p| p.measured_ms, "by what was measured"),
+            (|p| p.predicted_ms, "by what is predicted"),
+        ];
+        let known =
+            |time: fn(&InPrecision) -> Option<f64>| precisions.iter().all(|p| time(p).is_some());
+        let found = kinds.into_iter().find(|(time, _)| known(*time));
+        let (time, name) = found.unwrap_or((|p| Some(p.floor_ms), "by its floor"));
+        Self { time, name }
+    }
+}
+
+/// The precision to pick: the fastest that fits, where a less exact one must win a twentieth at least.
 pub(super) fn pick(precisions: &[InPrecision]) -> String {
-    let all = |time: fn(&InPrecision) -> Option<f64>| precisions.iter().all(|p| time(p).is_some());
-    let measured: fn(&InPrecision) -> Option<f64> = |p| p.measured_ms;
-    let predicted: fn(&InPrecision) -> Option<f64> = |p| p.predicted_ms;
-    let floor: fn(&InPrecision) -> Option<f64> = |p| Some(p.floor_ms);
-    let time = if all(measured) {
-        measured
-    } else if all(predicted) {
-        predicted
-    } else {
-        floor
-    };
+    let Basis { time, .. } = Basis::of(precisions);
     let mut picked: Option<&InPrecision> = None;
     for candidate in precisions {
         let fits = |p: &InPrecision| p.memory.as_ref().is_none_or(|m| m.fits);
@@ -53,11 +63,24 @@ pub(super) fn sentences(on: &OnDevice, report: &BenchReport) -> Vec<String> {
         view.helped_by_none(),
         view.narrow(),
         view.launches(report),
+        fused(report),
         view.memory(),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+fn fused(report: &BenchReport) -> Option<String> {
+    let fused = report
+        .precisions
+        .iter()
+        .any(|p| super::compare::is_fused(&p.layers));
+    fused.then(|| {
+        "This report's code encodes the correlation in the layer that correlates: the local 4D correlation holds \
+         the correlation encoder."
+            .to_owned()
+    })
 }
 
 struct View<'a> {
@@ -92,11 +115,11 @@ impl View<'_> {
         }
     }
 
-    /// Where measured, else predicted, time is farthest above the floor.
+    /// Where measured, else predicted, time is farthest above what good code reaches.
     fn change_first(&self) -> Option<String> {
         let p = self.picked;
         let spent = |stage: &OfStage| stage.measured_ms.or(stage.predicted_ms);
-        let above = |stage: &OfStage| Some(spent(stage)? - stage.floor_ms);
+        let above = |stage: &OfStage| Some(spent(stage)? - stage.reachable_ms);
         let total: f64 = p
             .stages
             .iter()
@@ -117,12 +140,11 @@ impl View<'_> {
             "predicted"
         };
         Some(format!(
-            "Change first: {}, {} {kind} in {} against {} at its floor; {} of all the time above the floor \
-             is there.",
+            "Change first: {}, {} {kind} in {} where {} is reachable; {} of all the time above that is there.",
             worst.stage.title(),
             time(spent),
             p.dtype,
-            time(worst.floor_ms),
+            time(worst.reachable_ms),
             percent(above / total),
         ))
     }
@@ -148,7 +170,10 @@ impl View<'_> {
             }
             text + "."
         } else if self.on.precisions.len() > 1 {
-            "Stay with f32: no other precision of this device is faster by a twentieth.".to_owned()
+            format!(
+                "Stay with f32: {}, no other precision of this device is faster by a twentieth.",
+                Basis::of(&self.on.precisions).name
+            )
         } else {
             format!("It has f32 only, with a floor of {}.", time(base.floor_ms))
         };
@@ -206,7 +231,7 @@ impl View<'_> {
                         said(bound)
                     ),
                     _ if gain < faster / WORTH => {
-                        format!("{moved}, and {} times less time for all of it", times(gain))
+                        format!("{moved}, and {} times less time", times(gain))
                     }
                     _ => moved,
                 }
@@ -336,12 +361,13 @@ impl View<'_> {
         let names: Vec<_> = bound().map(|l| l.name.as_str()).collect();
         let launches = report.precisions.iter().find_map(|p| p.launches);
         let all = launches.map_or_else(String::new, |n| {
-            format!(" The report counted {n} launches a clip.")
+            format!(" The report counted {} launches a clip.", count(n))
         });
         Some(format!(
-            "Too small to fill the device, so that the launch is what is paid for: {} ({calls} calls, {} of \
+            "Too small to fill the device, so that the launch is what is paid for: {} ({} calls, {} of \
              the floor in {}). Fuse them or replay them as a graph.{all}",
             list(&names),
+            count(calls),
             percent(share),
             self.picked.dtype,
         ))

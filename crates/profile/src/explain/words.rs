@@ -49,6 +49,24 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
+/// The same for a narrow column.
+pub(super) fn short_percent(share: f64) -> String {
+    percent(share).replace("under ", "<")
+}
+
+/// A count with commas: 12,032.
+pub(super) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// Bytes in GiB, or MiB where they are few.
 pub(crate) fn size(bytes: u64) -> String {
     let mib = bytes as f64 / f64::from(1 << 20);
@@ -145,6 +163,16 @@ mod tests {
         assert_eq!(
             (plain(65.0), plain(8.1), plain(989.4)),
             ("65".into(), "8.1".into(), "989".into())
+        );
+        assert_eq!(short_percent(0.001), "<1 %");
+        assert_eq!(
+            (count(7), count(431), count(12_032), count(1_234_567)),
+            (
+                "7".into(),
+                "431".into(),
+                "12,032".into(),
+                "1,234,567".into()
+            )
         );
         assert_eq!(size(3 << 29), "1.5 GiB");
         assert_eq!(size(5 << 20), "5 MiB");
