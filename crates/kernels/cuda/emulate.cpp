@@ -1,31 +1,7 @@
-// Fibers, barriers, collectives of a warp and the launch of a grid: what emulate.hpp declares.
-#include "emulate.hpp"
+// Fibers that wait for each other: the block's barrier, collectives of a warp, copies that arrive late.
+#include "emulate_fiber.hpp"
 
-#include <algorithm>
-#include <atomic>
 #include <cstdarg>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <string>
-#include <thread>
-#include <vector>
-
-#if !defined(__x86_64__) && !defined(__aarch64__)
-#include <ucontext.h>
-#define TRACK_UCONTEXT 1
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define TRACK_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define TRACK_ASAN 1
-#endif
-#endif
-#ifdef TRACK_ASAN
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#endif
 
 namespace track_emulate {
 
@@ -34,210 +10,15 @@ __thread const Shape *shape;
 
 namespace {
 
-constexpr unsigned LANES = 32;
-constexpr size_t STACK = 128 << 10;
-// Stacks that lie a power of two apart would put all threads' hot lines into the same few sets of the caches.
-constexpr size_t STACK_PITCH = STACK + 13 * 64;
-constexpr unsigned MAX_THREADS = 1024;
-constexpr size_t MAX_SHARED = 227 << 10, SHARED_GUARD = 4 << 10, SHARED_ALIGN = 1024;
-constexpr unsigned char NAN_BYTE = 0xff; // 0xffff… is a NaN in every element type
-constexpr uint64_t CANARY = 0x5ca1ab1e0ddba11ull;
-
-// ---- Switching stacks ----
-
-#ifdef TRACK_UCONTEXT
-struct Context {
-    ucontext_t state;
-};
-void switch_context(Context &from, Context &to) { swapcontext(&from.state, &to.state); }
-void make_context(Context &context, unsigned char *stack, void (*entry)()) {
-    getcontext(&context.state);
-    context.state.uc_stack.ss_sp = stack;
-    context.state.uc_stack.ss_size = STACK;
-    context.state.uc_link = nullptr;
-    makecontext(&context.state, entry, 0);
-}
-#else
-struct Context {
-    void *sp;
-};
-// Saves what a called function must keep, then takes up the other stack. It returns where that fiber called it: mostly
-// the place where this one did, so that the processor's own stack of return addresses predicts it.
-#if defined(__x86_64__)
-asm(R"(
-.text
-.p2align 4
-.type track_emulate_switch, %function
-track_emulate_switch:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    movq %rsp, (%rdi)
-    movq (%rsi), %rsp
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    ret
-.size track_emulate_switch, .-track_emulate_switch
-)");
-void make_context(Context &context, unsigned char *stack, void (*entry)()) {
-    // A function begins 8 bytes beside a multiple of 16, as after a call.
-    void **top = reinterpret_cast<void **>(stack + STACK) - 1;
-    *top = nullptr;
-    *--top = reinterpret_cast<void *>(entry);
-    for (int saved = 0; saved < 6; saved++)
-        *--top = nullptr;
-    context.sp = top;
-}
-#else
-asm(R"(
-.text
-.p2align 4
-.type track_emulate_switch, %function
-track_emulate_switch:
-    sub sp, sp, #160
-    stp x19, x20, [sp, #0]
-    stp x21, x22, [sp, #16]
-    stp x23, x24, [sp, #32]
-    stp x25, x26, [sp, #48]
-    stp x27, x28, [sp, #64]
-    stp x29, x30, [sp, #80]
-    stp d8, d9, [sp, #96]
-    stp d10, d11, [sp, #112]
-    stp d12, d13, [sp, #128]
-    stp d14, d15, [sp, #144]
-    mov x9, sp
-    str x9, [x0]
-    ldr x9, [x1]
-    mov sp, x9
-    ldp x19, x20, [sp, #0]
-    ldp x21, x22, [sp, #16]
-    ldp x23, x24, [sp, #32]
-    ldp x25, x26, [sp, #48]
-    ldp x27, x28, [sp, #64]
-    ldp x29, x30, [sp, #80]
-    ldp d8, d9, [sp, #96]
-    ldp d10, d11, [sp, #112]
-    ldp d12, d13, [sp, #128]
-    ldp d14, d15, [sp, #144]
-    add sp, sp, #160
-    ret
-.size track_emulate_switch, .-track_emulate_switch
-)");
-void make_context(Context &context, unsigned char *stack, void (*entry)()) {
-    unsigned char *top = stack + STACK - 160;
-    memset(top, 0, 160);
-    *reinterpret_cast<void **>(top + 88) = reinterpret_cast<void *>(entry);
-    context.sp = top;
-}
-#endif
-extern "C" void track_emulate_switch(Context *from, Context *to);
-inline void switch_context(Context &from, Context &to) { track_emulate_switch(&from, &to); }
-#endif
-
-// ---- What a block is made of ----
-
-struct Copy {
-    void *to;
-    const void *from; // null: zeros
-};
-
-enum class State : unsigned char { Ready, AtBarrier, Done };
-
-struct Fiber : Thread {
-    Context context;
-    Fiber *next; // the warp's next lane
-    unsigned char *stack;
-    State state;
-    std::vector<Copy> copies;   // not yet arrived
-    std::vector<size_t> groups; // ends of groups in `copies`
-};
-
-// What the lanes bring to one collective and take from it.
-struct Exchange {
-    uint64_t values[LANES];
-    const void *rows[LANES];
-    alignas(32) unsigned char matrices[LANES][16];
-    // Fragments where they belong in their matrices: a and c by rows, b by depth.
-    alignas(32) uint32_t a[16][8];
-    union {
-        alignas(32) uint16_t b16[16][8];
-        alignas(32) uint32_t b32[8][8];
-    };
-    alignas(32) float c[16][8];
-};
-
-} // namespace
-
-struct Warp {
-    Fiber *lanes;
-    Fiber *first; // runs first
-    unsigned size, arrived, at_barrier, done;
-    Op op;
-    // Lanes still read one exchange while the first of them already brings something to the next.
-    unsigned turn;
-    Exchange exchanges[2];
-};
-
-namespace {
-
-void run_thread();
-
-} // namespace
-
-// An OS thread's means to run blocks; kept from launch to launch.
-struct Block {
-    Shape shape;
-    const Kernel *kernel;
-    const void *params;
-    bool upwards, copies_at_once;
-    unsigned threads, warps, waiting;
-    Context host;
-#ifdef TRACK_ASAN
-    const void *host_stack;
-    size_t host_stack_size;
-#endif
-    std::string error;
-    std::vector<Fiber> fibers;
-    std::vector<Warp> warp;
-    std::unique_ptr<unsigned char[]> stacks;
-    std::unique_ptr<unsigned char[]> shared_memory;
-    unsigned char *shared;
-    size_t shared_bytes;
-
-    void prepare(const Kernel &kernel, const void *params, dim3 grid, dim3 block, size_t shared_bytes);
-    bool run(uint64_t index, unsigned order);
-};
-
-namespace {
-
 // The state that a fiber's Thread is the beginning of.
 inline Fiber &self() { return *const_cast<Fiber *>(static_cast<const Fiber *>(running)); }
 
-// ASan must know which stack is in use.
-inline void enter(Context &from, Fiber &to) {
-    running = &to;
-#ifdef TRACK_ASAN
-    void *fake;
-    __sanitizer_start_switch_fiber(&fake, to.stack, STACK);
-    switch_context(from, to.context);
-    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
-#else
-    switch_context(from, to.context);
-#endif
-}
 [[noreturn]] void leave(Fiber &from) {
     Block &block = *from.block;
 #ifdef TRACK_ASAN
     __sanitizer_start_switch_fiber(nullptr, block.host_stack, block.host_stack_size);
 #endif
-    switch_context(from.context, block.host);
+    track_emulate_switch(&from.context, &block.host);
     __builtin_unreachable();
 }
 
@@ -316,21 +97,6 @@ void end_thread(Fiber &at) {
     if (Fiber *next = next_ready(at))
         enter(at.context, *next);
     leave(at);
-}
-
-void run_thread() {
-    Fiber &at = self();
-#ifdef TRACK_ASAN
-    // The first fiber of a block comes from the host's stack and tells where that lies.
-    const void *from;
-    size_t size;
-    __sanitizer_finish_switch_fiber(nullptr, &from, &size);
-    if (!at.block->host_stack)
-        at.block->host_stack = from, at.block->host_stack_size = size;
-#endif
-    at.block->kernel->run(at.block->params);
-    end_thread(at);
-    __builtin_unreachable();
 }
 
 // Calls bring(exchange), then waits until all lanes have; the last one calls finish(exchange).
@@ -432,6 +198,21 @@ template <Op OP> void multiply(Exchange &e) {
 }
 
 } // namespace
+
+void run_thread() {
+    Fiber &at = self();
+#ifdef TRACK_ASAN
+    // The first fiber of a block comes from the host's stack and tells where that lies.
+    const void *from;
+    size_t size;
+    __sanitizer_finish_switch_fiber(nullptr, &from, &size);
+    if (!at.block->host_stack)
+        at.block->host_stack = from, at.block->host_stack_size = size;
+#endif
+    at.block->kernel->run(at.block->params);
+    end_thread(at);
+    __builtin_unreachable();
+}
 
 // ---- What kernels call ----
 
@@ -561,210 +342,4 @@ void wait_copies(unsigned groups_in_flight) {
 
 unsigned char *dynamic_shared() { return self().block->shared; }
 
-// ---- Blocks and grids ----
-
-void Block::prepare(const Kernel &of, const void *with, dim3 grid, dim3 block, size_t bytes) {
-    kernel = &of;
-    params = with;
-    shape.grid = grid;
-    shape.block = block;
-    threads = block.x * block.y * block.z;
-    warps = (threads + LANES - 1) / LANES;
-    if (fibers.size() < threads) {
-        const unsigned count = (threads + LANES - 1) / LANES * LANES;
-        stacks.reset(new unsigned char[count * STACK_PITCH + 64]); // not touched, so not yet memory
-        fibers.resize(count);
-        warp.resize(count / LANES);
-        unsigned char *base = stacks.get();
-        base += -reinterpret_cast<uintptr_t>(base) & 63;
-        for (unsigned i = 0; i < count; i++) {
-            fibers[i].stack = base + i * STACK_PITCH;
-            *reinterpret_cast<uint64_t *>(fibers[i].stack) = CANARY;
-        }
-    }
-    if (!shared_memory || shared_bytes != bytes) {
-        shared_bytes = bytes;
-        shared_memory.reset(new unsigned char[bytes + SHARED_GUARD + SHARED_ALIGN]);
-        shared = shared_memory.get();
-        shared += -reinterpret_cast<uintptr_t>(shared) & (SHARED_ALIGN - 1);
-    }
-    for (unsigned i = 0; i < threads; i++) {
-        Fiber &fiber = fibers[i];
-        fiber.thread = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
-        fiber.lane = i % LANES;
-        fiber.warp = &warp[i / LANES];
-        fiber.block = this;
-    }
-}
-
-bool Block::run(uint64_t index, unsigned order) {
-    shape.block_index = {static_cast<unsigned>(index % shape.grid.x),
-                         static_cast<unsigned>(index / shape.grid.x % shape.grid.y),
-                         static_cast<unsigned>(index / shape.grid.x / shape.grid.y)};
-    upwards = ((index ^ order) & 1) == 0;
-    copies_at_once = ((index ^ order) & 2) != 0;
-    waiting = 0;
-    error.clear();
-    for (unsigned i = 0; i < warps; i++) {
-        Warp &w = warp[i];
-        w.lanes = &fibers[i * LANES];
-        w.size = std::min(LANES, threads - i * LANES);
-        w.arrived = w.at_barrier = w.done = w.turn = 0;
-        w.first = upwards ? w.lanes : w.lanes + w.size - 1;
-        for (unsigned lane = 0; lane < w.size; lane++) {
-            Fiber &fiber = w.lanes[lane];
-            fiber.next = w.lanes + (lane + (upwards ? 1 : w.size - 1)) % w.size;
-            fiber.state = State::Ready;
-            fiber.copies.clear();
-            fiber.groups.clear();
-#ifdef TRACK_ASAN
-            ASAN_UNPOISON_MEMORY_REGION(fiber.stack, STACK);
-#endif
-            make_context(fiber.context, fiber.stack, run_thread);
-        }
-    }
-    memset(shared, NAN_BYTE, shared_bytes + SHARED_GUARD);
-    fill_static_shared(NAN_BYTE);
-    track_emulate::shape = &shape;
-#ifdef TRACK_ASAN
-    host_stack = nullptr;
-    ASAN_POISON_MEMORY_REGION(shared + shared_bytes, SHARED_GUARD);
-#endif
-    enter(host, *warp[upwards ? 0 : warps - 1].first);
-    running = nullptr;
-    track_emulate::shape = nullptr;
-#ifdef TRACK_ASAN
-    ASAN_UNPOISON_MEMORY_REGION(shared + shared_bytes, SHARED_GUARD);
-#endif
-    if (error.empty())
-        for (size_t i = 0; i < SHARED_GUARD; i++)
-            if (shared[shared_bytes + i] != NAN_BYTE) {
-                char what[200];
-                snprintf(what, sizeof what,
-                         ", block (%u, %u, %u): wrote behind its %zu bytes of dynamic shared memory, at byte %zu",
-                         shape.block_index.x, shape.block_index.y, shape.block_index.z, shared_bytes, shared_bytes + i);
-                error = std::string("kernel ") + kernel->name + what;
-                break;
-            }
-    return error.empty();
-}
-
-namespace {
-
-// Written while the program starts, one constructor after the other.
-const Kernel *kernels = nullptr;
-
-// Blocks that no launch uses.
-std::mutex spare_lock;
-std::vector<std::unique_ptr<Block>> spare;
-
-std::atomic<unsigned> block_order{0};
-
-std::unique_ptr<Block> take_block() {
-    const std::lock_guard<std::mutex> guard(spare_lock);
-    if (spare.empty())
-        return std::make_unique<Block>();
-    std::unique_ptr<Block> block = std::move(spare.back());
-    spare.pop_back();
-    return block;
-}
-
-std::string launch(const char *name, dim3 grid, dim3 block, size_t shared_bytes, const void *params, size_t params_bytes,
-                   unsigned threads) {
-    const Kernel *kernel = nullptr;
-    for (const Kernel *k = kernels; k; k = k->next)
-        if (strcmp(k->name, name) == 0) {
-            if (kernel)
-                return std::string("two kernels are called ") + name;
-            kernel = k;
-        }
-    if (!kernel)
-        return std::string("there is no kernel called ") + name;
-    const std::string at = std::string("kernel ") + name + ": ";
-    if (params_bytes != (kernel->params_bytes + 7) / 8 * 8) // hosts pass whole words
-        return at + "takes " + std::to_string(kernel->params_bytes) + " bytes of parameters, but was given " +
-               std::to_string(params_bytes);
-    const uint64_t count = static_cast<uint64_t>(block.x) * block.y * block.z;
-    if (count == 0 || count > MAX_THREADS || count > kernel->max_threads)
-        return at + "a block of " + std::to_string(count) + " threads, but it is made for 1 to " +
-               std::to_string(std::min(kernel->max_threads, MAX_THREADS));
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffff || grid.y > 0xffff || grid.z > 0xffff)
-        return at + "a grid of " + std::to_string(grid.x) + " × " + std::to_string(grid.y) + " × " +
-               std::to_string(grid.z) + " blocks";
-    if (shared_bytes > MAX_SHARED)
-        return at + std::to_string(shared_bytes) + " bytes of shared memory are more than any device has";
-    // The caller's bytes may lie anywhere.
-    const std::unique_ptr<std::max_align_t[]> aligned(new std::max_align_t[params_bytes / sizeof(std::max_align_t) + 1]);
-    memcpy(aligned.get(), params, params_bytes);
-
-    const uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
-    const unsigned order = block_order.load();
-    std::atomic<uint64_t> next{0};
-    std::atomic<bool> failed{false};
-    std::mutex error_lock;
-    std::string error;
-    auto work = [&] {
-        std::unique_ptr<Block> mine = take_block();
-        mine->prepare(*kernel, aligned.get(), grid, block, shared_bytes);
-        while (!failed.load(std::memory_order_relaxed)) {
-            const uint64_t index = next.fetch_add(1);
-            if (index >= blocks)
-                break;
-            if (!mine->run(index, order)) {
-                const std::lock_guard<std::mutex> guard(error_lock);
-                if (!failed.exchange(true))
-                    error = mine->error;
-            }
-        }
-        const std::lock_guard<std::mutex> guard(spare_lock);
-        spare.push_back(std::move(mine));
-    };
-    std::vector<std::thread> helpers;
-    const uint64_t workers = std::min<uint64_t>(std::max(threads, 1u), blocks);
-    for (uint64_t i = 1; i < workers; i++)
-        helpers.emplace_back(work);
-    work();
-    for (std::thread &helper : helpers)
-        helper.join();
-    return error;
-}
-
-} // namespace
-
-Kernel::Kernel(const char *name, size_t params_bytes, unsigned max_threads, void (*run)(const void *))
-    : name(name), params_bytes(params_bytes), max_threads(max_threads), run(run), next(kernels) {
-    kernels = this;
-}
-
 } // namespace track_emulate
-
-extern "C" {
-
-// Runs a grid to its end on up to `threads` OS threads. 0, or 1 with a sentence in `error` (cut to `error_bytes`).
-int track_emulate_launch(const char *name, const unsigned *grid, const unsigned *block, size_t shared_bytes,
-                         const void *params, size_t params_bytes, unsigned threads, char *error, size_t error_bytes) {
-    std::string what;
-    try {
-        what = track_emulate::launch(name, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared_bytes,
-                                     params, params_bytes, threads);
-    } catch (const std::exception &failure) {
-        what = std::string("kernel ") + name + ": " + failure.what();
-    }
-    if (what.empty())
-        return 0;
-    if (error_bytes)
-        snprintf(error, error_bytes, "%s", what.c_str());
-    return 1;
-}
-
-int track_emulate_has(const char *name) {
-    for (const track_emulate::Kernel *k = track_emulate::kernels; k; k = k->next)
-        if (strcmp(k->name, name) == 0)
-            return 1;
-    return 0;
-}
-
-// Which of the four ways (bit 0: warps and lanes downwards; bit 1: copies arrive at once) block 0 runs in; others
-// follow by their index.
-void track_emulate_order(unsigned order) { track_emulate::block_order = order; }
-}
