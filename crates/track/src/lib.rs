@@ -33,6 +33,7 @@ mod clip;
 mod error;
 #[cfg(test)]
 mod fake;
+pub mod golden;
 mod mask;
 mod memory;
 pub mod output;

@@ -181,18 +181,28 @@ fn decode(clip: &Clip, size: Size, cancel: &Cancel, out: &SyncSender<Chunk>) -> 
     })
 }
 
+/// Name and version of this library, as outputs record them.
+pub(crate) fn program() -> String {
+    format!("track {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// A resolution as outputs record it.
+pub(crate) fn resolution(resolution: track_model::Resolution) -> String {
+    match resolution {
+        track_model::Resolution::Model => "model".to_owned(),
+        track_model::Resolution::Clip => "clip".to_owned(),
+        track_model::Resolution::Custom(s) => format!("{}x{}", s.width, s.height),
+    }
+}
+
 fn provenance(tracker: &Tracker, clip: &Clip) -> Provenance {
     Provenance {
-        program: format!("track {}", env!("CARGO_PKG_VERSION")),
+        program: program(),
         model: tracker.model.kind().name().to_owned(),
         weights: tracker.weights.clone(),
         precision: tracker.precision.name().to_owned(),
         device: tracker.device.clone(),
-        resolution: match tracker.resolution {
-            track_model::Resolution::Model => "model".to_owned(),
-            track_model::Resolution::Clip => "clip".to_owned(),
-            track_model::Resolution::Custom(s) => format!("{}x{}", s.width, s.height),
-        },
+        resolution: resolution(tracker.resolution),
         visibility_threshold: visibility_threshold(tracker.model.kind()),
         clip: clip.info(),
         ffmpeg: track_video::ffmpeg_version(),

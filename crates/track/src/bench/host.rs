@@ -5,7 +5,7 @@ use track_profile::record::Machine;
 use crate::system;
 
 /// The computer.
-pub(super) fn machine() -> Machine {
+pub(crate) fn machine() -> Machine {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let arch = std::env::consts::ARCH;
     Machine {

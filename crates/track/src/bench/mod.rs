@@ -6,7 +6,7 @@
 
 mod ceilings;
 mod frames;
-mod host;
+pub(crate) mod host;
 mod measure;
 mod weights;
 
