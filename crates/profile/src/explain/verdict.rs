@@ -10,21 +10,23 @@ const WORTH: f64 = 1.05;
 /// What part of a floor is worth naming.
 const PART: f64 = 0.02;
 
+/// One of a precision's times, where it is there.
+type TimeOf = fn(&InPrecision) -> Option<f64>;
+
 /// What precisions of a device are compared by: measured times where every precision has one, else
 /// predictions, else floors.
 struct Basis {
-    time: fn(&InPrecision) -> Option<f64>,
+    time: TimeOf,
     name: &'static str,
 }
 
 impl Basis {
     fn of(precisions: &[InPrecision]) -> Self {
-        let kinds: [(fn(&InPrecision) -> Option<f64>, _); 2] = [
+        let kinds: [(TimeOf, _); 2] = [
             (|p| p.measured_ms, "by what was measured"),
             (|p| p.predicted_ms, "by what is predicted"),
         ];
-        let known =
-            |time: fn(&InPrecision) -> Option<f64>| precisions.iter().all(|p| time(p).is_some());
+        let known = |time: TimeOf| precisions.iter().all(|p| time(p).is_some());
         let found = kinds.into_iter().find(|(time, _)| known(*time));
         let (time, name) = found.unwrap_or((|p| Some(p.floor_ms), "by its floor"));
         Self { time, name }
