@@ -20,7 +20,7 @@ pub struct Attention {
 
 impl Attention {
     /// What head `head` loses per frame of distance, and whether it looks back.
-    fn head(&self, head: usize) -> (f32, bool) {
+    pub(crate) fn head(&self, head: usize) -> (f32, bool) {
         let half = self.heads / 2;
         let k = head % half;
         (

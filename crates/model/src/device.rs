@@ -60,6 +60,12 @@ impl Device {
         }
     }
 
+    /// The device code on the CPU, thread by thread: for tests, far too slow for anything else.
+    #[cfg(feature = "emulate")]
+    pub fn emulated() -> Self {
+        Self::Gpu(track_kernels::cuda::Gpu::emulated())
+    }
+
     /// Whether this build can use CUDA devices where there are any.
     pub fn built_with_cuda() -> bool {
         cfg!(feature = "cuda")

@@ -7,6 +7,7 @@
 //!
 //! With the cargo feature `emulate` the same device code also runs on the CPU, thread by thread, for tests.
 
+mod attend;
 mod buffer;
 mod device;
 #[cfg(feature = "cuda")]

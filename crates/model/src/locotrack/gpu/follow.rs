@@ -1,11 +1,11 @@
 //! The first estimate and the refinement of some queries, on tapes.
 
 use candle_core::Result;
-use track_kernels::SUPPORT;
 use track_kernels::cuda::{
     CORRELATION_CHANNELS, CorrelateLevel, Element, Gpu, GroupNorm, ProductOp, Slice, SoftArgMax,
     Tape, TrackState, Window,
 };
+use track_kernels::{Attention, SUPPORT};
 use track_profile::Cost;
 
 use super::super::config::{ARG_MAX_RADIUS, HEAD, MODEL_SIZE, SLOPE_BASE, TEMPERATURE};
@@ -413,13 +413,11 @@ impl Buffers {
         tape.layer(name::QKV, cost::linear(tokens, dim, 3 * dim));
         tape.product(&linear(&layer.qkv, (self.normed, dim), self.qkv, tokens))?;
         tape.layer(name::ATTENTION, cost::attention(n, frames, dim));
-        tape.attention(
-            element,
-            self.qkv,
-            (n, frames, dim / HEAD),
-            SLOPE_BASE,
-            self.mixed,
-        )?;
+        let attention = Attention {
+            heads: dim / HEAD,
+            slope_base: SLOPE_BASE,
+        };
+        tape.attention(element, self.qkv, (n, frames), attention, self.mixed)?;
         tape.layer(
             name::PROJECT,
             cost::linear(tokens, dim, dim) + cost::residual(tokens * dim),
