@@ -19,6 +19,9 @@
 //! A device that runs behind the host measures with its own events and hands them over with
 //! [`Profiler::record`].
 //!
+//! Every scope is also a `tracing` span of the layer's name (level TRACE, target `track::layer`), whether or not
+//! the profiler is on, and with the feature `nvtx` a range in Nsight Systems (domain `track`).
+//!
 //! [`record::BenchReport`] is what a benchmark keeps of it, [`roofline`] says what a layer must take at least,
 //! and [`explain`] what it would cost on other [`devices`].
 
@@ -30,6 +33,7 @@ pub mod html;
 pub mod record;
 mod report;
 pub mod roofline;
+mod span;
 pub mod table;
 pub mod trace;
 pub mod view;
@@ -39,6 +43,7 @@ use std::time::{Duration, Instant};
 
 pub use cost::Cost;
 pub use report::{Layer, Report};
+pub use span::{Span, span};
 
 /// Records layers, or does nothing. Clones share one record.
 #[derive(Debug, Clone, Default)]
@@ -87,6 +92,7 @@ impl Profiler {
     #[must_use = "the layer ends when its scope is dropped"]
     pub fn layer(&self, name: &'static str, cost: Cost) -> Scope {
         Scope {
+            span: span(name),
             open: self.0.as_ref().map(|record| Open {
                 record: Arc::clone(record),
                 name,
@@ -134,10 +140,13 @@ impl Record {
     }
 }
 
-/// A layer in progress.
+/// A layer in progress, which other tools see as a [`Span`].
 #[derive(Debug)]
 pub struct Scope {
     open: Option<Open>,
+    /// Outside the time that is taken.
+    #[allow(dead_code, reason = "it ends with the scope")]
+    span: Span,
 }
 
 #[derive(Debug)]

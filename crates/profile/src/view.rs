@@ -72,13 +72,15 @@ pub fn floor_ms(views: &[LayerView<'_>]) -> Option<f64> {
     views.iter().map(|view| view.floor.map(|f| f.ms())).sum()
 }
 
-/// Three digits that say something, and no more than three behind the point.
+/// Three digits that say something, and no more than four behind the point.
 pub(crate) fn short(x: f64) -> String {
     match x.abs() {
+        0.0 => "0".to_owned(),
         a if a >= 99.95 => format!("{x:.0}"),
         a if a >= 9.995 => format!("{x:.1}"),
         a if a >= 0.9995 => format!("{x:.2}"),
-        _ => format!("{x:.3}"),
+        a if a >= 0.09995 => format!("{x:.3}"),
+        _ => format!("{x:.4}"),
     }
 }
 
@@ -196,7 +198,10 @@ pub(crate) mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let texts = [0.0, 0.01234, 1.234, 12.34, 99.96, 1234.5].map(short);
-        assert_eq!(texts, ["0.000", "0.012", "1.23", "12.3", "100", "1234"]);
+        let texts = [0.0, 0.01234, 0.1234, 1.234, 12.34, 99.96, 1234.5].map(short);
+        assert_eq!(
+            texts,
+            ["0", "0.0123", "0.123", "1.23", "12.3", "100", "1234"]
+        );
     }
 }

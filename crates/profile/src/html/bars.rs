@@ -9,7 +9,7 @@ use crate::view::{LayerView, floor_ms, layers, short};
 const WIDTH: f64 = 1100.0;
 /// Room for the names on the left and the totals on the right.
 const LEFT: f64 = 60.0;
-const RIGHT: f64 = 90.0;
+const RIGHT: f64 = 130.0;
 const MEASURED: f64 = 34.0;
 const FLOOR: f64 = 12.0;
 const GAP: f64 = 22.0;

@@ -188,7 +188,7 @@ fn roof(out: &mut String, axes: &Axes, rates: &Rates) {
 }
 
 fn radius(view: &LayerView<'_>) -> f64 {
-    4.0 + 26.0 * (view.share / std::f64::consts::PI).sqrt()
+    4.0 + 40.0 * (view.share / std::f64::consts::PI).sqrt()
 }
 
 /// A rectangle: left, top, right, bottom.
