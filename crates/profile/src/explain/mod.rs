@@ -2,8 +2,9 @@
 //! would take with this engine, and what to change first.
 //!
 //! Two kinds of numbers come out, and they are kept apart. A **floor** is arithmetic: the layer's operations
-//! and bytes over the datasheet's rates ([`crate::roofline`]); nothing can be faster. A **prediction** is a
-//! guess: this engine's measured time, scaled by the ratio of the floors at the rates that good code reaches.
+//! and bytes over the datasheet's rates ([`crate::roofline`]); only another algorithm, such as Winograd's for
+//! convolutions, is faster. A **prediction** is a guess: this engine's measured time, scaled by the ratio of
+//! the floors at the rates that good code reaches.
 //!
 //! Sentences are made from these numbers. A layer's name only decides which group it is counted in.
 

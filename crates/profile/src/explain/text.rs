@@ -5,9 +5,9 @@ use super::{Explanation, InPrecision, OfStage, OnDevice, compare_text};
 use crate::devices::{DTYPES, Device};
 use crate::roofline::Bound;
 
-const HOW_TO_READ: &str = "A floor is arithmetic: operations and bytes over the rates of the datasheet; \
-    nothing is faster. Reachable is the same at the rates that good code reaches. A prediction is a guess: \
-    the time measured here, scaled by the ratio of the reachable floors.";
+const HOW_TO_READ: &str = "A floor is arithmetic: a layer's operations and bytes, as its definition counts \
+    them, over the rates of the datasheet. Reachable is the same at the rates that good code reaches. A \
+    prediction is a guess: the time measured here, scaled by the ratio of the reachable floors.";
 
 impl Explanation {
     /// The whole text, with a table of every layer where `layers` is set.

@@ -161,6 +161,10 @@ mod tests {
         );
         assert_eq!((times(8.02), times(170.0)), ("8.0".into(), "170".into()));
         assert_eq!(
+            (plain(0.051), plain(0.0022), plain(0.5), plain(0.0)),
+            ("0.051".into(), "0.0022".into(), "0.50".into(), "0".into())
+        );
+        assert_eq!(
             (plain(65.0), plain(8.1), plain(989.4)),
             ("65".into(), "8.1".into(), "989".into())
         );
