@@ -236,8 +236,8 @@ fn legend(report: &BenchReport) -> String {
 /// A cell that sorts by its whole value; unknown ones come last.
 fn number(out: &mut String, value: Option<f64>, class: &str) {
     let text = value.map_or_else(|| "–".to_owned(), short);
-    let value = value.map_or_else(|| "-1".to_owned(), |v| v.to_string());
-    let _ = write!(out, "<td{class} data-value=\"{value}\">{text}</td>");
+    let value = value.unwrap_or(-1.0);
+    let _ = write!(out, "<td{class} data-value=\"{value:.6e}\">{text}</td>");
 }
 
 fn layer_table(precision: &PrecisionRecord, views: &[LayerView<'_>]) -> String {
@@ -269,7 +269,7 @@ fn layer_table(precision: &PrecisionRecord, views: &[LayerView<'_>]) -> String {
         let _ = write!(
             out,
             "<tr><td><span class=\"dot\" style=\"background:var({color})\"></span>{}</td><td>{}</td>\
-             <td data-value=\"{ms}\">{}</td><td data-value=\"{ms}\"><span class=\"bar\" \
+             <td data-value=\"{ms:.6e}\">{}</td><td data-value=\"{ms:.6e}\"><span class=\"bar\" \
              style=\"width:{:.2}rem;background:var({color})\"></span>{:.1} %</td>",
             Text(&layer.name),
             layer.calls,
