@@ -9,6 +9,7 @@ use track::{DeviceChoice, ModelKind, Position, Precision, QueryPoint, Resolution
 
 use crate::bench::BenchArgs;
 use crate::explain::ExplainArgs;
+use crate::golden::GoldenArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,8 +28,8 @@ corner of the corner pixel: the middle of that pixel is (0.5, 0.5). Frames are c
 Exit codes:
   0  done                               4  weights that cannot be read or do not fit
   1  a fault of the program             5  a device or precision that is missing, too little memory
-  2  bad usage, or an output path       130  interrupted
-     that cannot be used
+  2  bad usage, or an output path       6  golden outputs moved further than allowed
+     that cannot be used                130  interrupted
   3  input that cannot be read or is not a video";
 
 /// Follow points through a video: where each is on every frame, and when it is hidden.
@@ -89,6 +90,8 @@ pub(crate) enum Command {
     Bench(Box<BenchArgs>),
     /// Say what a benchmark's report means on other GPUs: floors, predictions, and what to change first.
     Explain(ExplainArgs),
+    /// Record what clips give, and check later what moved: on another GPU, driver, precision or version.
+    Golden(GoldenArgs),
     /// Write a completion script for a shell to standard output.
     Completions {
         /// The shell.
@@ -263,12 +266,12 @@ impl ValueEnum for ModelArg {
     }
 }
 
-fn threads(text: &str) -> Result<usize, String> {
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
     // Far above any machine; beyond it the system refuses threads one by one.
     number(text, 1024)
 }
 
-fn grid(text: &str) -> Result<usize, String> {
+pub(crate) fn grid(text: &str) -> Result<usize, String> {
     number(text, 1000)
 }
 

@@ -16,8 +16,23 @@ pub(crate) mod code {
     pub(crate) const WEIGHTS: u8 = 4;
     /// Device or memory.
     pub(crate) const DEVICE: u8 = 5;
+    /// Golden outputs moved further than allowed.
+    pub(crate) const MOVED: u8 = 6;
     /// Interrupted, as a shell reports it.
     pub(crate) const INTERRUPTED: u8 = 130;
+
+    /// The code of a kind of errors.
+    pub(crate) fn of(kind: super::ErrorKind) -> u8 {
+        use super::ErrorKind;
+        match kind {
+            ErrorKind::Usage => USAGE,
+            ErrorKind::Input => INPUT,
+            ErrorKind::Weights => WEIGHTS,
+            ErrorKind::Device => DEVICE,
+            ErrorKind::Cancelled => INTERRUPTED,
+            _ => INTERNAL,
+        }
+    }
 }
 
 /// A failure with its exit code.
@@ -29,14 +44,7 @@ pub(crate) struct Failure {
 
 impl From<track::Error> for Failure {
     fn from(error: track::Error) -> Self {
-        let code = match error.kind() {
-            ErrorKind::Usage => code::USAGE,
-            ErrorKind::Input => code::INPUT,
-            ErrorKind::Weights => code::WEIGHTS,
-            ErrorKind::Device => code::DEVICE,
-            ErrorKind::Cancelled => code::INTERRUPTED,
-            _ => code::INTERNAL,
-        };
+        let code = code::of(error.kind());
         Self {
             code,
             error: error.into(),

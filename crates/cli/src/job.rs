@@ -9,7 +9,7 @@ use crate::args::{Cli, TrackArgs};
 use crate::fail::{Failure, usage};
 
 /// Points along a side of the grid when nothing is said.
-const DEFAULT_GRID: usize = 10;
+pub(crate) const DEFAULT_GRID: usize = 10;
 
 /// Everything that one run is to do.
 #[derive(Debug)]

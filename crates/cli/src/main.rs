@@ -5,6 +5,7 @@ mod bench;
 mod doctor;
 mod explain;
 mod fail;
+mod golden;
 mod job;
 mod log;
 mod progress;
@@ -92,6 +93,11 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
             listen_for_interrupts(&cancel)?;
             let text = bench::run(&args, &cancel, cli.quiet)?;
             if cli.quiet { Ok(()) } else { print(&text) }
+        }
+        Some(Command::Golden(args)) => {
+            let cancel = Cancel::new();
+            listen_for_interrupts(&cancel)?;
+            golden::run(args, &cancel, cli.quiet, print)
         }
         Some(Command::Explain(args)) => print(&explain::run(&args)?),
         Some(Command::Completions { shell }) => {

@@ -277,6 +277,11 @@ impl Tracker {
         &self.weights
     }
 
+    /// The arithmetic in use.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
     /// The device in use: `cpu`, or `cuda:0` and so on.
     pub fn device(&self) -> &str {
         &self.device
