@@ -23,9 +23,13 @@ pub(crate) fn digits(x: f64) -> String {
     }
 }
 
-/// A rate or size without digits that say nothing: 65, 8.1, 989.
+/// A rate or size without digits that say nothing: 65, 8.1, 989, 0.051.
 pub(crate) fn plain(x: f64) -> String {
-    if x >= 99.95 || (x - x.round()).abs() < 0.05 {
+    if x > 0.0 && x < 0.95 {
+        // Two digits: as many places as there are zeros behind the point, and two more.
+        let places = (-x.log10()).floor().max(0.0) as usize + 2;
+        format!("{x:.places$}")
+    } else if x >= 99.95 || (x - x.round()).abs() < 0.05 {
         format!("{x:.0}")
     } else {
         format!("{x:.1}")
