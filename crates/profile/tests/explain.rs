@@ -452,3 +452,13 @@ fn reports_that_make_no_sense_are_refused() {
             .contains("f32")
     );
 }
+
+#[test]
+fn the_device_of_the_manual_is_one() {
+    let manual = include_str!("../../../docs/explain.md");
+    let (_, block) = manual.split_once("```json\n").unwrap();
+    let (block, _) = block.split_once("```").unwrap();
+    let device: Device = serde_json::from_str(block).unwrap();
+    device.check().unwrap();
+    assert!(device.runs_track());
+}
