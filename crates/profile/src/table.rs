@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::explain::words::{columns, size};
-use crate::record::{BenchReport, PrecisionRecord, Timing};
+use crate::record::{BenchReport, Ceilings, PrecisionRecord, Timing};
 use crate::view::{LayerView, Shapes, floor_ms, layers, short};
 
 /// The whole report: what ran where, each precision's times, each precision's layers.
@@ -38,10 +38,6 @@ pub fn head(report: &BenchReport) -> String {
     );
     out.push_str(&device(report));
     let c = &report.ceilings;
-    let rates: Vec<_> = ["f32", "tf32", "f16", "bf16"]
-        .into_iter()
-        .filter_map(|dtype| Some(format!("{dtype} {}", short(*c.tflops.get(dtype)?))))
-        .collect();
     let launch = c
         .launch_us
         .map_or_else(String::new, |us| format!(", {} µs a launch", short(us)));
@@ -49,7 +45,7 @@ pub fn head(report: &BenchReport) -> String {
         out,
         "ceilings ({}): products {} TFLOP/s, other arithmetic {} TFLOP/s, memory {} GB/s{launch}",
         c.source,
-        rates.join(", "),
+        product_rates(c),
         short(c.vector_tflops),
         short(c.bandwidth_gbs),
     );
@@ -69,6 +65,15 @@ pub fn head(report: &BenchReport) -> String {
         settings.warmup,
     );
     out
+}
+
+/// The rates of products that are known, the most exact precision first.
+pub(crate) fn product_rates(ceilings: &Ceilings) -> String {
+    let rates: Vec<_> = ["f32", "tf32", "f16", "bf16"]
+        .into_iter()
+        .filter_map(|dtype| Some(format!("{dtype} {}", short(*ceilings.tflops.get(dtype)?))))
+        .collect();
+    rates.join(", ")
 }
 
 fn device(report: &BenchReport) -> String {

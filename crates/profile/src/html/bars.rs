@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Text, color};
+use super::{Text, color, inner_name};
 use crate::record::BenchReport;
 use crate::view::{LayerView, floor_ms, layers, short};
 
@@ -86,8 +86,7 @@ fn bar(
             Text(name),
             short(ms)
         );
-        // The last parts of a name, where they fit.
-        let short_name = name.split_once('.').map_or(name.as_str(), |(_, rest)| rest);
+        let short_name = inner_name(name);
         if height == MEASURED && width > 12.0 + 6.6 * short_name.len() as f64 {
             let ink = match color(name) {
                 "--encoder-norms" | "--correlation-encoder" => "dark",

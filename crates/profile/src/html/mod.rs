@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 use crate::explain::Stage;
 use crate::explain::words::size;
 use crate::record::{BenchReport, PrecisionRecord, Timing};
-use crate::table::shapes;
+use crate::table::{product_rates, shapes};
 use crate::view::{LayerView, floor_ms, layers, short};
 
 const CSS: &str = include_str!("page.css");
@@ -76,6 +76,11 @@ impl fmt::Display for Text<'_> {
     }
 }
 
+/// A layer's name without the part of the model, which its colour shows.
+fn inner_name(layer: &str) -> &str {
+    layer.split_once('.').map_or(layer, |(_, rest)| rest)
+}
+
 /// The style's variable that colours a layer.
 fn color(layer: &str) -> &'static str {
     color_of(Stage::of(layer))
@@ -110,11 +115,6 @@ fn facts(report: &BenchReport) -> String {
         d.clock_mhz.map(|f| format!("{f} MHz")),
         d.memory_bytes.map(size),
     ];
-    let rates: Vec<_> = c
-        .tflops
-        .iter()
-        .map(|(dtype, rate)| format!("{dtype} {}", short(*rate)))
-        .collect();
     let launch = c
         .launch_us
         .map_or_else(String::new, |us| format!(", {} µs a launch", short(us)));
@@ -147,7 +147,7 @@ fn facts(report: &BenchReport) -> String {
             "Ceilings",
             format!(
                 "products {} TFLOP/s, other arithmetic {} TFLOP/s, memory {} GB/s{launch} ({})",
-                rates.join(", "),
+                product_rates(c),
                 short(c.vector_tflops),
                 short(c.bandwidth_gbs),
                 c.source

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Text, color};
+use super::{Text, color, inner_name};
 use crate::record::{BenchReport, PrecisionRecord};
 use crate::roofline::Rates;
 use crate::view::{LayerView, short};
@@ -235,13 +235,21 @@ fn names(out: &mut String, axes: &Axes, dots: &[Dot<'_>], taken: &mut Vec<Area>)
             axes.y(dot.view.tflops),
             radius(dot.view),
         );
-        let name = &dot.view.record.name;
+        let name = inner_name(&dot.view.record.name);
         let width = LETTER * name.len() as f64;
+        let (left, right, middle) = (x - r - 4.0 - width, x + r + 4.0, x - width / 2.0);
+        let (above, below) = (y - r - 5.0, y + r + 14.0);
         let places = [
-            (x + r + 4.0, y + 4.0),
-            (x - r - 4.0 - width, y + 4.0),
-            (x - width / 2.0, y - r - 5.0),
-            (x - width / 2.0, y + r + 14.0),
+            (right, y + 4.0),
+            (left, y + 4.0),
+            (middle, above),
+            (middle, below),
+            (x, above),
+            (x, below),
+            (x - width, above),
+            (x - width, below),
+            (middle, above - 14.0),
+            (middle, below + 14.0),
         ];
         let free = places.into_iter().find(|&(left, base)| {
             let area = (left, base - 11.0, left + width, base + 3.0);
