@@ -92,9 +92,9 @@ pub struct Settings {
     pub synthetic: bool,
     /// Frames tracked.
     pub frames: usize,
-    /// Width of a frame in pixels.
+    /// Width of the picture that is fed into the model, in pixels.
     pub width: usize,
-    /// Height of a frame in pixels.
+    /// Its height in pixels.
     pub height: usize,
     /// Points followed.
     pub points: usize,
@@ -117,7 +117,7 @@ pub struct Settings {
 pub struct PrecisionRecord {
     /// `f32`, `tf32`, `f16` or `bf16`.
     pub dtype: String,
-    /// From a file to tracks on the host: decode, upload, model and download one after the other.
+    /// From a file to tracks on the host, by the host's clock: decode, upload, model and download one after the other.
     pub end_to_end: Timing,
     /// Frames decoded into memory.
     pub decode: Timing,
@@ -200,11 +200,11 @@ fn median_of_sorted(sorted: &[f64]) -> f64 {
 pub struct LayerRecord {
     /// The layer's name, dotted from the outside in.
     pub name: String,
-    /// Calls in one pass.
+    /// Calls in one run.
     pub calls: u64,
-    /// All calls of one pass, median over the profiled passes, in milliseconds.
+    /// All calls of one run, median over the profiled runs, in milliseconds.
     pub median_ms: f64,
-    /// What all calls of one pass spend.
+    /// What all calls of one run spend.
     pub cost: Cost,
 }
 

@@ -55,7 +55,7 @@ pub fn head(report: &BenchReport) -> String {
     };
     let _ = writeln!(
         out,
-        "{}: {} frames, worked on at {}×{}, {} points{batch}; timed runs: {}, before them: {}",
+        "{}: {} frames, fed in at {}×{}, {} points{batch}; timed runs: {}, before them: {}",
         settings.clip,
         settings.frames,
         settings.width,

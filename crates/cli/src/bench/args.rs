@@ -36,7 +36,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = count, help_heading = "What to time")]
     pub(super) frames: Option<usize>,
 
-    /// The picture that the model works on, and the size of made-up frames [default: 256x256].
+    /// The picture that is fed into the model, and the size of made-up frames [default: 256x256].
     #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size, help_heading = "What to time")]
     pub(super) size: Option<Size>,
 

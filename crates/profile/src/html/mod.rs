@@ -127,7 +127,7 @@ fn facts(report: &BenchReport) -> String {
         (
             "Clip",
             format!(
-                "{}: {} frames, worked on at {}×{}, {} points{batch}",
+                "{}: {} frames, fed in at {}×{}, {} points{batch}",
                 s.clip, s.frames, s.width, s.height, s.points
             ),
         ),
