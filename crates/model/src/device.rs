@@ -1,6 +1,7 @@
 //! Where a model computes.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::Precision;
 
@@ -37,6 +38,30 @@ pub struct DeviceInfo {
     pub clock_mhz: u32,
     /// Highest memory clock in MHz.
     pub memory_clock_mhz: u32,
+}
+
+/// What a CUDA device can reach at best.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceCeilings {
+    /// Bytes read and written a second by a large copy, measured.
+    pub bandwidth: f64,
+    /// What one small launch of a replayed graph takes, measured.
+    pub launch: Duration,
+    /// Operations a second in matrix products, by multiprocessors, architecture and highest clock.
+    pub products: Vec<(Precision, f64)>,
+    /// Operations a second in other f32 arithmetic, likewise.
+    pub vector: f64,
+}
+
+#[cfg(any(feature = "cuda", feature = "emulate"))]
+fn precision(element: track_kernels::cuda::Element) -> Precision {
+    use track_kernels::cuda::Element;
+    match element {
+        Element::F32 => Precision::F32,
+        Element::Tf32 => Precision::Tf32,
+        Element::F16 => Precision::F16,
+        Element::Bf16 => Precision::Bf16,
+    }
 }
 
 impl Device {
@@ -97,20 +122,35 @@ impl Device {
         }
     }
 
+    /// What a CUDA device can reach at best; `None` for the processor.
+    ///
+    /// # Errors
+    /// Too little memory on the device, or a driver that fails.
+    pub fn ceilings(&self) -> crate::Result<Option<DeviceCeilings>> {
+        match self {
+            Self::Cpu => Ok(None),
+            #[cfg(any(feature = "cuda", feature = "emulate"))]
+            Self::Gpu(gpu) => {
+                let found = gpu.ceilings()?;
+                let products = found.products.iter();
+                Ok(Some(DeviceCeilings {
+                    bandwidth: found.bandwidth,
+                    launch: found.launch,
+                    products: products.map(|(e, rate)| (precision(*e), *rate)).collect(),
+                    vector: found.vector,
+                }))
+            }
+        }
+    }
+
     /// What the device can compute in, the most exact first.
     pub fn precisions(&self) -> Vec<Precision> {
         match self {
             Self::Cpu => vec![Precision::F32],
             #[cfg(any(feature = "cuda", feature = "emulate"))]
             Self::Gpu(gpu) => {
-                use track_kernels::cuda::Element;
-                let named = |element: &Element| match element {
-                    Element::F32 => Precision::F32,
-                    Element::Tf32 => Precision::Tf32,
-                    Element::F16 => Precision::F16,
-                    Element::Bf16 => Precision::Bf16,
-                };
-                gpu.info().elements().iter().map(named).collect()
+                let elements = gpu.info().elements().iter();
+                elements.map(|e| precision(*e)).collect()
             }
         }
     }

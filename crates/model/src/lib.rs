@@ -13,7 +13,7 @@ mod precision;
 mod tracker;
 mod weights;
 
-pub use device::{Device, DeviceInfo};
+pub use device::{Device, DeviceCeilings, DeviceInfo};
 pub use error::Error;
 pub use precision::{Precision, PrecisionError};
 pub use tracker::{

@@ -83,6 +83,10 @@ pub(crate) fn tracker(builder: &TrackerBuilder) -> Tracker {
         sha256: String::new(),
     };
     builder
-        .with_model(Box::new(Drift), weights, "cpu".into())
+        .with_model(
+            Box::new(Drift),
+            weights,
+            (track_model::Device::Cpu, "cpu".into()),
+        )
         .unwrap()
 }

@@ -209,7 +209,7 @@ impl TrackerBuilder {
             Weights::File(path) => WeightSource::File(path.clone()),
         };
         let model = track_model::load(&source, self.model, &device, self.precision)?;
-        self.with_model(model, weights, device_name)
+        self.with_model(model, weights, (device, device_name))
     }
 
     /// The tracker around a loaded model. Apart from [`Self::build`], tests come here with models of their own.
@@ -217,7 +217,7 @@ impl TrackerBuilder {
         &self,
         model: Box<dyn PointTracker>,
         weights: WeightsRecord,
-        device: String,
+        (on, device): (Device, String),
     ) -> Result<Tracker> {
         let pool = self
             .threads
@@ -229,6 +229,7 @@ impl TrackerBuilder {
             pool,
             weights,
             device,
+            on,
             precision: self.precision,
             resolution: self.resolution,
             memory: self.memory,
@@ -254,6 +255,8 @@ pub struct Tracker {
     pub(crate) pool: Option<ThreadPool>,
     pub(crate) weights: WeightsRecord,
     pub(crate) device: String,
+    /// The device itself.
+    pub(crate) on: Device,
     pub(crate) precision: Precision,
     pub(crate) resolution: Resolution,
     memory: MemoryBudget,

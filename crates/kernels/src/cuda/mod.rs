@@ -9,6 +9,7 @@
 
 mod attend;
 mod buffer;
+mod ceilings;
 mod device;
 #[cfg(feature = "cuda")]
 mod driver;
@@ -24,6 +25,7 @@ mod product_tests;
 mod tape;
 
 pub use buffer::{Buffer, Slice};
+pub use ceilings::Ceilings;
 pub use device::{DeviceInfo, Element, Gpu, Span, Stopwatch};
 pub use lookup::{CORRELATION_CHANNELS, CorrelateLevel, HeadWeights, SoftArgMax};
 pub use ops::{

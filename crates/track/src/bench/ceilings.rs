@@ -22,12 +22,34 @@ const TRIES: usize = 5;
 /// # Errors
 /// A device that cannot be measured, or that fails.
 pub(super) fn of(tracker: &Tracker, machine: &Machine) -> Result<(DeviceRecord, Ceilings)> {
-    match tracker.device() {
-        "cpu" => Ok((cpu_record(machine), cpu()?)),
-        other => Err(Error::Device(format!(
-            "what {other} can reach cannot be measured by this build; use --device cpu"
-        ))),
-    }
+    let Some(info) = tracker.on.info() else {
+        return Ok((cpu_record(machine), cpu()?));
+    };
+    let Some(found) = tracker.on.ceilings()? else {
+        return Err(Error::Internal("a device without ceilings".into()));
+    };
+    let (major, minor) = info.capability;
+    let record = DeviceRecord {
+        kind: "cuda".to_owned(),
+        name: info.name,
+        compute_capability: Some(format!("{major}.{minor}")),
+        code: Some(info.code),
+        driver: Some(format!("CUDA {}", info.driver)),
+        memory_bytes: Some(info.memory),
+        l2_bytes: Some(info.l2),
+        multiprocessors: Some(info.multiprocessors),
+        clock_mhz: Some(info.clock_mhz),
+        memory_clock_mhz: Some(info.memory_clock_mhz),
+    };
+    let rates = found.products.iter();
+    let ceilings = Ceilings {
+        bandwidth_gbs: found.bandwidth / 1e9,
+        launch_us: Some(found.launch.as_secs_f64() * 1e6),
+        tflops: rates.map(|(p, rate)| (p.name().to_owned(), rate / 1e12)).collect(),
+        vector_tflops: found.vector / 1e12,
+        source: "copy and launch measured; arithmetic by multiprocessors and highest clock".to_owned(),
+    };
+    Ok((record, ceilings))
 }
 
 fn cpu_record(machine: &Machine) -> DeviceRecord {
