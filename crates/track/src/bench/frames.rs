@@ -185,3 +185,36 @@ fn synthetic(frames: usize, size: Size) -> Result<Tensor> {
     Tensor::from_vec(pixels, (frames, height, width, 3), &Device::Cpu)
         .map_err(|e| track_model::Error::from(e).into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_clip_needs_no_file_and_without_ffmpeg_frames_are_made_up() {
+        let mut notes = Vec::new();
+        let source = Source::open(&BenchVideo::Shipped, None, None, &mut notes).unwrap();
+        let watch = Watch::new();
+        assert_eq!(source.count(None, &watch).unwrap(), 47);
+        assert_eq!(source.decode(&watch).unwrap().dims(), [47, 256, 256, 3]);
+        let decoded = crate::ffmpeg_version().is_some();
+        assert_eq!(source.is_synthetic(), !decoded);
+        assert_eq!(notes.is_empty(), decoded, "{notes:?}");
+    }
+
+    #[test]
+    fn made_up_frames_have_the_size_that_was_asked_for_and_move() {
+        let size = Size {
+            width: 24,
+            height: 8,
+        };
+        let open = |frames| Source::open(&BenchVideo::Synthetic, Some(size), frames, &mut vec![]);
+        let frames = open(Some(2)).unwrap().decode(&Watch::new()).unwrap();
+        assert_eq!(frames.dims(), [2, 8, 24, 3]);
+        let frames: Vec<Vec<Vec<Vec<u8>>>> = (0..2)
+            .map(|t| frames.get(t).unwrap().to_vec3().unwrap())
+            .collect();
+        assert_ne!(frames[0], frames[1]);
+        assert_eq!(open(None).unwrap().expected_frames(), 47);
+    }
+}
