@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use command::{Step, cargo};
+use command::cargo;
 use setup::Need;
 
 /// What a person or CI types. Missing system packages are installed, or named with the command to type.
@@ -85,12 +85,13 @@ fn test(args: &[String]) -> Result<()> {
     step.args(args).run()
 }
 
+/// The program's own command, on the project's own goldens.
 fn golden(bless: bool) -> Result<()> {
     setup::ensure(Need::BUILD)?;
-    let step: Step = cargo("test").args(["-p", "track-tests", "--test", "golden", "--"]);
-    let step = step.arg("--nocapture");
+    let step = cargo("run").args(["-p", "track-cli", "--", "golden", "check", "tests/golden"]);
+    let step = step.args(["--device", "cpu"]);
     if bless {
-        step.env("TRACK_BLESS", "1").run()
+        step.arg("--update").run()
     } else {
         step.run()
     }
