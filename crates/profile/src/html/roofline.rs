@@ -72,6 +72,12 @@ pub(super) fn figure(
         roof(&mut out, &axes, &rates);
     }
     let mut taken = points(&mut out, &axes, &dots);
+    if let Some(rates) = rates {
+        // The roof's own figures.
+        let base = axes.y(rates.products / 1e12) - 6.0;
+        let right = WIDTH - RIGHT;
+        taken.push((right - 30.0 * LETTER, base - 11.0, right, base + 3.0));
+    }
     names(&mut out, &axes, &dots, &mut taken);
     out.push_str("</svg>\n<figcaption>");
     out.push_str(

@@ -45,9 +45,12 @@ pub(super) fn of(tracker: &Tracker, machine: &Machine) -> Result<(DeviceRecord, 
     let ceilings = Ceilings {
         bandwidth_gbs: found.bandwidth / 1e9,
         launch_us: Some(found.launch.as_secs_f64() * 1e6),
-        tflops: rates.map(|(p, rate)| (p.name().to_owned(), rate / 1e12)).collect(),
+        tflops: rates
+            .map(|(p, rate)| (p.name().to_owned(), rate / 1e12))
+            .collect(),
         vector_tflops: found.vector / 1e12,
-        source: "copy and launch measured; arithmetic by multiprocessors and highest clock".to_owned(),
+        source: "copy and launch measured; arithmetic by multiprocessors and highest clock"
+            .to_owned(),
     };
     Ok((record, ceilings))
 }
