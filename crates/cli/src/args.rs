@@ -27,10 +27,11 @@ corner of the corner pixel: the middle of that pixel is (0.5, 0.5). Frames are c
 
 Exit codes:
   0  done                               4  weights that cannot be read or do not fit
-  1  a fault of the program             5  a device or precision that is missing, too little memory
-  2  bad usage, or an output path       6  golden outputs moved further than allowed
-     that cannot be used                130  interrupted
-  3  input that cannot be read or is not a video";
+  1  a fault of the program             5  a device or precision that is missing, too little memory,
+  2  bad usage, or an output path          or values that are not finite (--check-finite)
+     that cannot be used                6  golden outputs moved further than allowed
+  3  input that cannot be read or       130  interrupted
+     is not a video";
 
 /// Follow points through a video: where each is on every frame, and when it is hidden.
 ///
@@ -194,6 +195,10 @@ pub(crate) struct TrackArgs {
     /// Threads that compute [default: one per core].
     #[arg(long, value_name = "N", value_parser = threads, help_heading = "Model")]
     pub(crate) threads: Option<usize>,
+
+    /// Look at every layer's result, and end with the name of the first that is not finite. Slow.
+    #[arg(long, help_heading = "Model")]
+    pub(crate) check_finite: bool,
 }
 
 /// A point as it is typed: t,x,y.

@@ -63,7 +63,8 @@ impl Job {
             .device(args.device)
             .precision(args.dtype)
             .resolution(args.resolution.0)
-            .threads(args.threads);
+            .threads(args.threads)
+            .check_finite(args.check_finite);
         Ok(Self {
             clip,
             queries,

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{CLIP, Place, WEIGHTS};
+use common::{CLIP, Place, weights_with_bias};
 use serde_json::Value;
 
 const USAGE: i32 = 2;
@@ -34,20 +34,13 @@ fn json(place: &Place, code: i32, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Half-precision bits of 0.5 and 0.25.
+/// Half-precision bits.
 const HALF: u16 = 0x3800;
 const QUARTER: u16 = 0x3400;
+const NAN: u16 = 0x7e00;
 
-/// The built-in weights with another bias of the first output: every refinement moves x by about that much more.
 fn other_weights(place: &Place, bias: u16) {
-    let mut bytes = std::fs::read(WEIGHTS).unwrap();
-    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let header: Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
-    let tensor = &header["torch_pips_mixer.output_proj.bias"];
-    assert_eq!(tensor["dtype"], "F16");
-    let at = 8 + length + tensor["data_offsets"][0].as_u64().unwrap() as usize;
-    bytes[at..at + 2].copy_from_slice(&bias.to_le_bytes());
-    place.write("other.safetensors", bytes);
+    place.write("other.safetensors", weights_with_bias(bias));
 }
 
 #[test]
@@ -297,4 +290,63 @@ fn slips_are_refused_before_anything_is_tracked() {
         common::names(&place.path("goldens")),
         ["golden.json", "street.safetensors"]
     );
+}
+
+#[test]
+fn what_is_not_finite_is_not_recorded() {
+    let place = recorded();
+    other_weights(&place, NAN);
+    let weights = ["--weights", "other.safetensors", "--device", "cpu"];
+    let arguments = [
+        "golden",
+        "record",
+        "clips/street.mp4",
+        "-o",
+        "new",
+        "--end",
+        "3",
+    ];
+    let sentence = place.refused(&[&arguments[..], &weights].concat(), DEVICE);
+    assert!(sentence.contains("not finite in f32"), "{sentence}");
+    // A check tells it as a move without end.
+    let value = json(&place, MOVED, &weights);
+    assert!(value["clips"][0]["differences"]["max_px"].is_null());
+    let sentence = place.run(&[&["golden", "check", "goldens", "--update"], &weights[..]].concat());
+    assert_eq!(sentence.status.code(), Some(DEVICE));
+    assert_eq!(json(&place, 0, &[])["verdict"], "equal");
+}
+
+#[test]
+fn the_layer_that_is_not_finite_is_named_when_asked() {
+    let place = Place::new();
+    other_weights(&place, NAN);
+    let arguments = [
+        CLIP,
+        "--end",
+        "3",
+        "--grid",
+        "2",
+        "-o",
+        "a.csv",
+        "--weights",
+        "other.safetensors",
+    ];
+    let sentence = place.refused(
+        &[&arguments[..], &["--check-finite", "--device", "cpu"]].concat(),
+        DEVICE,
+    );
+    assert_eq!(
+        sentence,
+        "error: the layer refine.output gave values that are not finite in f32 on points 0 to 3 in refinement 1; no precision is wider, so use other weights"
+    );
+    place.ok(&[
+        CLIP,
+        "--end",
+        "2",
+        "--grid",
+        "1",
+        "-o",
+        "a.csv",
+        "--check-finite",
+    ]);
 }

@@ -40,7 +40,7 @@ pub fn instance_norm_relu(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<
                                     .zip(&scale)
                                     .zip(bias.iter())
                                 {
-                                    *o = (x - m).mul_add(a, b).max(0.0);
+                                    *o = relu((x - m).mul_add(a, b));
                                 }
                             }
                         },
@@ -161,6 +161,12 @@ pub(crate) fn lanes_sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     rest + lanes.iter().sum::<f32>()
 }
 
+/// The larger of a value and zero. What is not a number stays so, where `f32::max` would hide it behind a zero.
+#[inline(always)]
+fn relu(v: f32) -> f32 {
+    if v < 0.0 { 0.0 } else { v }
+}
+
 /// The largest value of a slice, in 16 lanes; what is not a number is passed over.
 #[inline(always)]
 pub(crate) fn lanes_max(x: &[f32]) -> f32 {
@@ -274,7 +280,7 @@ pub(crate) fn group_norm_relu(
                     .zip(&weight[group..group + 16])
                     .zip(&bias[group..group + 16])
                 {
-                    *v = ((*v - mean) * scale).mul_add(w, b).max(0.0);
+                    *v = relu(((*v - mean) * scale).mul_add(w, b));
                 }
             }
         }
@@ -304,6 +310,7 @@ pub(crate) fn group_norm_relu_plain(x: &Tensor, weight: &Tensor, bias: &Tensor) 
 mod tests {
     use super::*;
     use crate::testing::{assert_close, random};
+    use candle_core::Device;
     use proptest::prelude::*;
 
     proptest! {
@@ -339,5 +346,19 @@ mod tests {
         assert_close(&y, &want, 1e-6);
         let black = (x * 0.0).unwrap();
         assert_close(&l2_normalize(&black).unwrap(), &black, 0.0);
+    }
+
+    #[test]
+    fn a_relu_hides_no_bad_number() {
+        assert_eq!([-1.0, 0.0, 2.5].map(relu), [0.0, 0.0, 2.5]);
+        assert!(relu(f32::NAN).is_nan());
+        assert_eq!(relu(f32::INFINITY), f32::INFINITY);
+        let mut pictures = vec![1.0; 16 * 4];
+        pictures[5] = f32::NAN;
+        let x = Tensor::from_vec(pictures, (1, 2, 2, 16), &Device::Cpu).unwrap();
+        let ones = Tensor::ones(16, candle_core::DType::F32, &Device::Cpu).unwrap();
+        let y = instance_norm_relu(&x, &ones, &ones).unwrap();
+        let y = y.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert!(y[5].is_nan() && y[6].is_finite());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{ModelKind, PrecisionError, Size};
+use crate::{ModelKind, Precision, PrecisionError, Size};
 
 /// What can go wrong while weights are loaded or a clip is tracked.
 #[derive(Debug, thiserror::Error)]
@@ -38,14 +38,14 @@ pub enum Error {
     #[error(transparent)]
     Precision(#[from] PrecisionError),
     /// A layer's result is infinite or not a number.
-    #[error(
-        "the layer {layer} gave values that are not finite in {precision}; try f32, and other weights if that does not help"
-    )]
+    #[error("the layer {layer} gave values that are not finite in {precision} on {place}; {}", remedy(*precision))]
     NotFinite {
         /// The first such layer.
         layer: String,
         /// The precision that it was computed in.
-        precision: crate::Precision,
+        precision: Precision,
+        /// The frames, or the points and the refinement, that it worked on.
+        place: String,
     },
     /// A query is not a number, or lies on a frame that the clip does not have.
     #[error("query {index} is unusable: {reason}")]
@@ -83,4 +83,12 @@ pub enum Error {
     /// The tensor library or the device failed.
     #[error("the computation failed: {0}")]
     Device(#[from] candle_core::Error),
+}
+
+/// What to do about values that are not finite.
+fn remedy(precision: Precision) -> &'static str {
+    match precision {
+        Precision::F32 => "no precision is wider, so use other weights",
+        _ => "use f32, and other weights if that does not help",
+    }
 }

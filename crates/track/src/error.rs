@@ -134,7 +134,10 @@ impl Error {
                 Model::WeightsUnreadable { .. }
                 | Model::WeightsUnknown { .. }
                 | Model::WeightsMismatch { .. } => ErrorKind::Weights,
-                Model::Precision(_) | Model::Memory { .. } | Model::Device(_) => ErrorKind::Device,
+                Model::Precision(_)
+                | Model::Memory { .. }
+                | Model::NotFinite { .. }
+                | Model::Device(_) => ErrorKind::Device,
                 Model::Query { .. } => ErrorKind::Usage,
                 Model::NoFrames => ErrorKind::Input,
                 Model::Cancelled => ErrorKind::Cancelled,

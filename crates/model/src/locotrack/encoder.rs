@@ -1,11 +1,12 @@
 //! The image encoder: a pre-activation ResNet whose grids at three strides are compared with queries.
 
-use candle_core::{Result, Tensor};
+use candle_core::Tensor;
 use track_kernels::{Conv2d, instance_norm_relu, l2_normalize};
-use track_profile::Profiler;
 
 use super::config::{BLOCKS, GROUPS};
 use super::cost::{self, name};
+use super::layers::Layers;
+use crate::Result;
 use crate::weights::Weights;
 
 /// Features of some frames, each cell of unit length: `[frames, height, width, c]`.
@@ -77,19 +78,19 @@ impl Encoder {
     }
 
     /// `frames`: f32 `[n, height, width, 3]` in −1..1.
-    pub(super) fn forward(&self, frames: &Tensor, profiler: &Profiler) -> Result<Grids> {
-        let mut x = profiled(profiler, name::STEM, (&self.stem, 7), frames, None)?;
+    pub(super) fn forward(&self, frames: &Tensor, layers: &Layers<'_>) -> Result<Grids> {
+        let mut x = convolve(layers, name::STEM, (&self.stem, 7), frames, None)?;
         let mut outputs = Vec::new();
         for group in &self.groups {
             for block in group {
-                x = block.forward(&x, profiler)?;
+                x = block.forward(&x, layers)?;
             }
             outputs.push(x.clone());
         }
         let unit = |i: usize| {
             let x: &Tensor = &outputs[i];
-            let _layer = profiler.layer(name::NORMALIZE, cost::normalize(x.elem_count()));
-            l2_normalize(x)
+            let cost = cost::normalize(x.elem_count());
+            layers.run(name::NORMALIZE, cost, || l2_normalize(x))
         };
         Ok(Grids {
             highest: unit(0)?,
@@ -100,27 +101,26 @@ impl Encoder {
 }
 
 impl Block {
-    fn forward(&self, x: &Tensor, profiler: &Profiler) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor, layers: &Layers<'_>) -> Result<Tensor> {
         let (norm_name, shortcut_name, conv_name) = self.names;
         let norm = |x: &Tensor, (weight, bias): &(Tensor, Tensor)| {
             let cost = cost::norm(x.elem_count(), weight.elem_count());
-            let _layer = profiler.layer(norm_name, cost);
-            instance_norm_relu(x, weight, bias)
+            layers.run(norm_name, cost, || instance_norm_relu(x, weight, bias))
         };
         let y = norm(x, &self.norm_0)?;
         let shortcut = match &self.shortcut {
-            Some(conv) => profiled(profiler, shortcut_name, (conv, 1), &y, None)?,
+            Some(conv) => convolve(layers, shortcut_name, (conv, 1), &y, None)?,
             None => x.clone(),
         };
-        let y = profiled(profiler, conv_name, (&self.conv_0, 3), &y, None)?;
+        let y = convolve(layers, conv_name, (&self.conv_0, 3), &y, None)?;
         let y = norm(&y, &self.norm_1)?;
-        profiled(profiler, conv_name, (&self.conv_1, 3), &y, Some(&shortcut))
+        convolve(layers, conv_name, (&self.conv_1, 3), &y, Some(&shortcut))
     }
 }
 
 /// A convolution, with the side of its kernel, under its layer's name.
-fn profiled(
-    profiler: &Profiler,
+fn convolve(
+    layers: &Layers<'_>,
     name: &'static str,
     (conv, kernel): (&Conv2d, usize),
     x: &Tensor,
@@ -132,6 +132,5 @@ fn profiled(
     if residual.is_some() {
         cost += cost::residual(outputs * conv.c_out());
     }
-    let _layer = profiler.layer(name, cost);
-    conv.forward(x, residual)
+    layers.run(name, cost, || conv.forward(x, residual))
 }

@@ -9,6 +9,7 @@ mod cost;
 mod encoder;
 #[cfg(any(feature = "cuda", feature = "emulate"))]
 mod gpu;
+mod layers;
 mod refine;
 mod session;
 

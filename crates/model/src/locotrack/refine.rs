@@ -1,17 +1,18 @@
 //! The refinement: correlation around the current positions, then a transformer over the frames of a track.
 
-use candle_core::{D, DType, Result, Tensor};
+use candle_core::{D, DType, Tensor};
 use track_kernels::{
     Activation, Attention, CorrelationEncoder, EncoderLayer, LayerNorm, Level, Linear,
     MOTION_FEATURES, attention, correlate_and_encode, motion_features,
 };
-use track_profile::{Cost, Profiler};
+use track_profile::Cost;
 
 use super::config::{Config, HEAD, LAYERS, MODEL_SIZE, SLOPE_BASE, USED_OUTPUTS};
 use super::cost::{self, name};
 use super::encoder::Grids;
-use crate::Size;
+use super::layers::Layers;
 use crate::weights::Weights;
+use crate::{Result, Size};
 
 /// Every track's state between iterations, f32.
 #[derive(Debug, Clone)]
@@ -88,7 +89,7 @@ impl Refiner {
             let projections: Vec<_> = ["query_proj", "key_proj", "value_proj"]
                 .iter()
                 .map(|part| weights.pair(&format!("{name}.attn.{part}")))
-                .collect::<Result<_>>()?;
+                .collect::<candle_core::Result<_>>()?;
             let joined = |pick: fn(&(Tensor, Tensor)) -> &Tensor| {
                 Tensor::cat(&projections.iter().map(pick).collect::<Vec<_>>(), 0)
             };
@@ -127,55 +128,39 @@ impl Refiner {
         grids: &Grids,
         supports: &[Tensor; 3],
         size: Size,
-        profiler: &Profiler,
+        layers: &Layers<'_>,
     ) -> Result<State> {
         let (n, frames, _) = state.positions.dims3()?;
         let rows = n * frames;
         let dim = self.config.dim;
-        let correlation = self.correlate(&state.positions, grids, supports, profiler)?;
+        let correlation = self.correlate(&state.positions, grids, supports, layers)?;
         // Differences in pixels of the refinement resolution, as a share of the model's.
         let share = |side: usize, model: usize| side as f32 / model as f32 / model as f32;
         let scale = [
             share(size.width, MODEL_SIZE.width),
             share(size.height, MODEL_SIZE.height),
         ];
-        let motion = {
-            let _layer = profiler.layer(name::MOTION, cost::motion(rows));
+        let motion = layers.run(name::MOTION, cost::motion(rows), || {
             motion_features(
                 &state.positions,
                 &state.occlusion,
                 &state.expected_dist,
                 scale,
-            )?
-        };
-        let mut h = {
-            let _layer = profiler.layer(name::INPUT, cost::linear(rows, self.config.token(), dim));
+            )
+        })?;
+        let cost = cost::linear(rows, self.config.token(), dim);
+        let mut h = layers.run(name::INPUT, cost, || {
             let h = self.input_motion.forward(&motion, Activation::None, None)?;
             self.input_correlation
-                .forward(&correlation, Activation::None, Some(&h))?
-        };
+                .forward(&correlation, Activation::None, Some(&h))
+        })?;
         for layer in &self.layers {
-            h = layer.forward(&h, dim, profiler)?;
+            h = layer.forward(&h, dim, layers)?;
         }
-        let h = normed(&self.norm_out, &h, profiler)?;
-        let _layer = profiler.layer(name::OUTPUT, cost::output(rows, dim));
-        let out = self
-            .output
-            .forward(&h, Activation::None, None)?
-            .to_dtype(DType::F32)?;
-        let part = |i: usize| out.narrow(D::Minus1, i, 1)?.squeeze(D::Minus1);
-        let pixels = Tensor::new(
-            &[
-                MODEL_SIZE.width as f32 / size.width as f32,
-                MODEL_SIZE.height as f32 / size.height as f32,
-            ],
-            out.device(),
-        )?;
-        let moved = out.narrow(D::Minus1, 0, 2)?.broadcast_mul(&pixels)?;
-        Ok(State {
-            positions: (&state.positions + moved)?,
-            occlusion: (&state.occlusion + part(2)?)?,
-            expected_dist: (&state.expected_dist + part(3)?)?,
+        let h = normed(&self.norm_out, &h, layers)?;
+        layers.run(name::OUTPUT, cost::output(rows, dim), || {
+            let out = self.output.forward(&h, Activation::None, None)?;
+            moved(state, &out.to_dtype(DType::F32)?, size)
         })
     }
 
@@ -185,7 +170,7 @@ impl Refiner {
         positions: &Tensor,
         grids: &Grids,
         supports: &[Tensor; 3],
-        profiler: &Profiler,
+        layers: &Layers<'_>,
     ) -> Result<Tensor> {
         let (n, frames, _) = positions.dims3()?;
         let mut cost = Cost::default();
@@ -210,46 +195,60 @@ impl Refiner {
                 encoder,
             });
         }
-        let _layer = profiler.layer(name::CORRELATION, cost);
-        correlate_and_encode(&levels, positions)
+        layers.run(name::CORRELATION, cost, || {
+            correlate_and_encode(&levels, positions)
+        })
     }
 }
 
 impl Layer {
     /// A pre-norm transformer layer over the frames of each track. `h`: `[n, frames, dim]`.
-    fn forward(&self, h: &Tensor, dim: usize, profiler: &Profiler) -> Result<Tensor> {
+    fn forward(&self, h: &Tensor, dim: usize, layers: &Layers<'_>) -> Result<Tensor> {
         let (n, frames, _) = h.dims3()?;
         let rows = n * frames;
-        let x = normed(&self.norm_1, h, profiler)?;
-        let qkv = {
-            let _layer = profiler.layer(name::QKV, cost::linear(rows, dim, 3 * dim));
-            self.qkv.forward(&x, Activation::None, None)?
+        let x = normed(&self.norm_1, h, layers)?;
+        let qkv = layers.run(name::QKV, cost::linear(rows, dim, 3 * dim), || {
+            self.qkv.forward(&x, Activation::None, None)
+        })?;
+        let heads = Attention {
+            heads: dim / HEAD,
+            slope_base: SLOPE_BASE,
         };
-        let mixed = {
-            let _layer = profiler.layer(name::ATTENTION, cost::attention(n, frames, dim));
-            attention(
-                &qkv,
-                Attention {
-                    heads: dim / HEAD,
-                    slope_base: SLOPE_BASE,
-                },
-            )?
-        };
-        let h = {
-            let cost = cost::linear(rows, dim, dim) + cost::residual(rows * dim);
-            let _layer = profiler.layer(name::PROJECT, cost);
-            self.project.forward(&mixed, Activation::None, Some(h))?
-        };
-        let x = normed(&self.norm_2, &h, profiler)?;
-        let _layer = profiler.layer(name::DENSE, cost::dense(rows, dim));
-        let wide = self.dense_0.forward(&x, Activation::Gelu, None)?;
-        self.dense_2.forward(&wide, Activation::None, Some(&h))
+        let mixed = layers.run(name::ATTENTION, cost::attention(n, frames, dim), || {
+            attention(&qkv, heads)
+        })?;
+        let cost = cost::linear(rows, dim, dim) + cost::residual(rows * dim);
+        let h = layers.run(name::PROJECT, cost, || {
+            self.project.forward(&mixed, Activation::None, Some(h))
+        })?;
+        let x = normed(&self.norm_2, &h, layers)?;
+        layers.run(name::DENSE, cost::dense(rows, dim), || {
+            let wide = self.dense_0.forward(&x, Activation::Gelu, None)?;
+            self.dense_2.forward(&wide, Activation::None, Some(&h))
+        })
     }
 }
 
 /// A layer norm of tokens under its layer's name.
-fn normed(norm: &LayerNorm, h: &Tensor, profiler: &Profiler) -> Result<Tensor> {
+fn normed(norm: &LayerNorm, h: &Tensor, layers: &Layers<'_>) -> Result<Tensor> {
     let cost = cost::norm(h.elem_count(), h.dim(D::Minus1)?);
-    let _layer = profiler.layer(name::NORM, cost);
-    norm.forward(h)
+    layers.run(name::NORM, cost, || norm.forward(h))
+}
+
+/// The state with the outputs `[n, frames, 4]` added, whose positions are in pixels of `size`.
+fn moved(state: &State, out: &Tensor, size: Size) -> candle_core::Result<State> {
+    let part = |i: usize| out.narrow(D::Minus1, i, 1)?.squeeze(D::Minus1);
+    let pixels = Tensor::new(
+        &[
+            MODEL_SIZE.width as f32 / size.width as f32,
+            MODEL_SIZE.height as f32 / size.height as f32,
+        ],
+        out.device(),
+    )?;
+    let moved = out.narrow(D::Minus1, 0, 2)?.broadcast_mul(&pixels)?;
+    Ok(State {
+        positions: (&state.positions + moved)?,
+        occlusion: (&state.occlusion + part(2)?)?,
+        expected_dist: (&state.expected_dist + part(3)?)?,
+    })
 }

@@ -7,6 +7,7 @@ use track_profile::Profiler;
 use super::config::{ITERATIONS, MODEL_SIZE};
 use super::cost::{self, name};
 use super::encoder::Grids;
+use super::layers::{Layers, Place};
 use super::refine::State;
 use super::{LocoTrack, check_queries, own_frame, to_input};
 use crate::{
@@ -116,15 +117,28 @@ impl<'a> LocoTrackSession<'a> {
         ])
     }
 
-    fn supports(&self, queries: &[Query], grids: &Grids) -> candle_core::Result<[Tensor; 3]> {
+    /// The layers of a forward pass, and what they work on.
+    fn layers(&self, place: Place) -> Layers<'_> {
+        Layers {
+            profiler: &self.context.profiler,
+            check_finite: self.options.check_finite,
+            place,
+        }
+    }
+
+    fn supports(
+        &self,
+        queries: &[Query],
+        grids: &Grids,
+        layers: &Layers<'_>,
+    ) -> Result<[Tensor; 3]> {
         let sample = |grid: &Tensor| {
             let at: Vec<_> = queries
                 .iter()
                 .map(|q| self.in_grid(q, grid))
                 .collect::<candle_core::Result<_>>()?;
             let cost = cost::support(at.len(), grid.dim(3)?);
-            let _layer = self.context.profiler.layer(name::SUPPORT, cost);
-            sample_support(grid, &at)
+            layers.run(name::SUPPORT, cost, || sample_support(grid, &at))
         };
         Ok([
             sample(&grids.hires)?,
@@ -134,7 +148,13 @@ impl<'a> LocoTrackSession<'a> {
     }
 
     /// The first estimate, and the query's own position on its own frame.
-    fn start(&self, queries: &[Query], grids: &Grids, supports: &[Tensor; 3]) -> Result<State> {
+    fn start(
+        &self,
+        queries: &[Query],
+        grids: &Grids,
+        supports: &[Tensor; 3],
+        layers: &Layers<'_>,
+    ) -> Result<State> {
         let centre = |support: &Tensor| {
             support
                 .narrow(1, 3, 1)?
@@ -144,20 +164,19 @@ impl<'a> LocoTrackSession<'a> {
         };
         let (_, height, width, c_hi) = grids.hires.dims4()?;
         let (_, h_low, w_low, c_low) = grids.lowres.dims4()?;
-        let found = {
-            let cost = cost::cost_volume(
-                queries.len(),
-                self.frames,
-                (h_low * w_low, c_low),
-                (height * width, c_hi),
-            );
-            let _layer = self.context.profiler.layer(name::COST_VOLUME, cost);
+        let cost = cost::cost_volume(
+            queries.len(),
+            self.frames,
+            (h_low * w_low, c_low),
+            (height * width, c_hi),
+        );
+        let found = layers.run(name::COST_VOLUME, cost, || {
             initial_tracks(
                 &self.model.cost_head,
                 (&grids.lowres, &centre(&supports[1])?),
                 (&grids.hires, &centre(&supports[0])?),
-            )?
-        };
+            )
+        })?;
         let device = found.positions.device().clone();
         let cell = [
             MODEL_SIZE.width as f32 / width as f32,
@@ -198,34 +217,37 @@ impl Session for LocoTrackSession<'_> {
             });
         }
         self.check_memory(self.frames + n, 1)?;
-        let profiler = &self.context.profiler;
         for first in (0..n).step_by(ENCODED_TOGETHER) {
             self.context.check()?;
             let count = ENCODED_TOGETHER.min(n - first);
+            let layers = self.layers(Place::Frames {
+                first: self.frames,
+                end: self.frames + count,
+            });
             let part = frames.narrow(0, first, count)?.contiguous()?;
             // The clip is resized to what is fed in, and that to what each stage works on: twice where both
             // differ, as a caller who resized the clip would have it.
-            let fed = {
-                let resized = self.input != self.clip;
-                let values = count * self.input.width * self.input.height * 3;
-                let cost =
-                    cost::resize(part.elem_count(), if resized { values } else { 0 }, resized);
-                let _layer = profiler.layer(name::RESIZE, cost);
-                track_kernels::resize_bilinear(&part, self.input.height, self.input.width)?
-            };
+            let resized = self.input != self.clip;
+            let values = count * self.input.width * self.input.height * 3;
+            let cost = cost::resize(part.elem_count(), if resized { values } else { 0 }, resized);
+            let fed = layers.run(name::RESIZE, cost, || {
+                track_kernels::resize_bilinear(&part, self.input.height, self.input.width)
+            })?;
             let encode = |size: Size| {
-                let x = {
-                    let values = count * size.width * size.height * 3;
-                    let cost = cost::resize(0, values, size != self.input);
-                    let _layer = profiler.layer(name::RESIZE, cost);
-                    to_input(&fed, size)?.to_device(&self.model.device)?
-                };
-                self.model.encoder.forward(&x, profiler)
+                let values = count * size.width * size.height * 3;
+                let cost = cost::resize(0, values, size != self.input);
+                let x = layers.run(name::RESIZE, cost, || {
+                    to_input(&fed, size)?.to_device(&self.model.device)
+                })?;
+                self.model.encoder.forward(&x, &layers)
             };
-            self.first.pieces.push(encode(MODEL_SIZE)?);
-            if self.refine != MODEL_SIZE {
-                self.fine.pieces.push(encode(self.refine)?);
-            }
+            let first = encode(MODEL_SIZE)?;
+            let fine = match self.refine {
+                MODEL_SIZE => None,
+                size => Some(encode(size)?),
+            };
+            self.first.pieces.push(first);
+            self.fine.pieces.extend(fine);
             self.frames += count;
             self.context.observer.progress(Stage::Encode {
                 frames: self.frames,
@@ -254,14 +276,22 @@ impl Session for LocoTrackSession<'_> {
             self.context.check()
         };
         let mut states = Vec::new();
-        for queries in queries.chunks(chunk) {
-            let supports = self.supports(queries, &first)?;
-            let mut state = self.start(queries, &first, &supports)?;
+        for (k, queries) in queries.chunks(chunk).enumerate() {
+            let layers = |iteration: usize| {
+                let (first, end) = (k * chunk, k * chunk + queries.len());
+                self.layers(Place::Points {
+                    first,
+                    end,
+                    iteration,
+                })
+            };
+            let supports = self.supports(queries, &first, &layers(0))?;
+            let mut state = self.start(queries, &first, &supports, &layers(0))?;
             self.show_start(&first, &supports);
             self.show(0, &state)?;
             step()?;
             let (grids, supports) = match &fine {
-                Some(fine) => (fine, self.supports(queries, fine)?),
+                Some(fine) => (fine, self.supports(queries, fine, &layers(1))?),
                 None => (&first, supports),
             };
             for iteration in 1..=ITERATIONS {
@@ -270,7 +300,7 @@ impl Session for LocoTrackSession<'_> {
                     grids,
                     &supports,
                     self.refine,
-                    &self.context.profiler,
+                    &layers(iteration),
                 )?;
                 self.show(iteration, &state)?;
                 step()?;

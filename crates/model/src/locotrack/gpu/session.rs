@@ -12,6 +12,7 @@ use super::follow::{FINE, FINE_QUERIES, FIRST, FIRST_QUERIES, FIRST_SUPPORT, Pla
 use super::room::Room;
 use super::{GpuLocoTrack, batch, query_chunk};
 use crate::locotrack::config::{ITERATIONS, MODEL_SIZE};
+use crate::locotrack::layers::Place;
 use crate::{
     Context, DeviceStats, Error, Query, RawTracks, Result, Session, SessionOptions, Size, Stage,
 };
@@ -107,6 +108,7 @@ struct Runner<'a, 'b> {
     context: &'a Context<'b>,
     check_finite: bool,
     precision: crate::Precision,
+    place: Place,
     profiled: &'a mut Duration,
     launches: &'a mut u64,
 }
@@ -120,6 +122,7 @@ impl Runner<'_, '_> {
                 Some(layer) => Err(Error::NotFinite {
                     layer: layer.to_owned(),
                     precision: self.precision,
+                    place: self.place.to_string(),
                 }),
                 None => Ok(()),
             };
@@ -136,7 +139,12 @@ impl Runner<'_, '_> {
             *self.profiled += end;
             return Ok(());
         }
-        Ok(if again { tape.run()? } else { tape.run_once()? })
+        if again {
+            tape.run()?;
+        } else {
+            tape.run_once()?;
+        }
+        Ok(())
     }
 }
 
@@ -166,6 +174,10 @@ impl GpuSession<'_> {
             context: &self.context,
             check_finite: self.options.check_finite,
             precision: model.precision,
+            place: Place::Frames {
+                first: self.frames,
+                end: self.frames + count,
+            },
             profiled: &mut self.profiled,
             launches: &mut self.launches,
         };
@@ -404,7 +416,7 @@ impl Session for GpuSession<'_> {
         let total = queries.len().div_ceil(chunk) * (1 + ITERATIONS);
         let mut done = 0;
         let mut parts = Vec::new();
-        for queries in queries.chunks(chunk) {
+        for (k, queries) in queries.chunks(chunk).enumerate() {
             let n = queries.len();
             let plan = self.plan(n)?;
             self.place_queries(queries)?;
@@ -415,6 +427,11 @@ impl Session for GpuSession<'_> {
                     context: &self.context,
                     check_finite: self.options.check_finite,
                     precision: self.model.precision,
+                    place: Place::Points {
+                        first: k * chunk,
+                        end: k * chunk + n,
+                        iteration: step,
+                    },
                     profiled: &mut self.profiled,
                     launches: &mut self.launches,
                 };
