@@ -24,12 +24,7 @@ pub(crate) fn build() {
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let nvcc = nvcc();
-    let mut sources: Vec<_> = fs::read_dir("cuda")
-        .expect("crates/kernels/cuda can be read")
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension() == Some(OsStr::new("cu")))
-        .collect();
-    sources.sort();
+    let sources = files("cuda", "cu");
     let all: Vec<String> = MACHINE_CODE
         .iter()
         .map(|(ptx, code)| format!("-gencode=arch={ptx},code={code}"))
@@ -41,6 +36,7 @@ pub(crate) fn build() {
         ("DEVICE_CODE_PTX_75", "75", only("75")),
         ("DEVICE_CODE_PTX_80", "80", only("80")),
     ];
+    let headers = files("cuda", "cuh");
     let mut jobs = Vec::new();
     let mut list = String::new();
     for (constant, tag, targets) in &sets {
@@ -51,12 +47,42 @@ pub(crate) fn build() {
             let name = source.file_stem().expect("it has a name").to_string_lossy();
             let image = out.join(format!("{name}.{tag}.fatbin"));
             list += &format!("    include_bytes!({image:?}),\n");
-            jobs.push((source.clone(), image, targets.clone()));
+            if !is_newer(&image, &headers, source) {
+                jobs.push((source.clone(), image, targets.clone()));
+            }
         }
         list += "];\n";
     }
     fs::write(out.join("device_code.rs"), list).expect("OUT_DIR can be written");
     compile(&nvcc, jobs);
+}
+
+/// Files of a folder with an extension, sorted.
+fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap_or_else(|e| panic!("{folder} cannot be read: {e}"))
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension() == Some(OsStr::new(extension)))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Whether an image was compiled after its source, every header and this script last changed.
+fn is_newer(image: &Path, headers: &[PathBuf], source: &Path) -> bool {
+    let time = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
+    let Some(compiled) = time(image) else {
+        return false;
+    };
+    let script = PathBuf::from("build/device_code.rs");
+    let inputs = headers
+        .iter()
+        .chain([&script])
+        .map(PathBuf::as_path)
+        .chain([source]);
+    inputs
+        .into_iter()
+        .all(|input| time(input).is_some_and(|t| t < compiled))
 }
 
 /// Runs the compiler as often at a time as cargo allows.

@@ -112,7 +112,12 @@ fn operations(info: &DeviceInfo, element: Element) -> f64 {
 mod tests {
     use super::*;
 
-    fn device(name: &str, capability: (u32, u32), multiprocessors: u32, clock_mhz: u32) -> DeviceInfo {
+    fn device(
+        name: &str,
+        capability: (u32, u32),
+        multiprocessors: u32,
+        clock_mhz: u32,
+    ) -> DeviceInfo {
         DeviceInfo {
             ordinal: 0,
             name: name.to_owned(),
@@ -133,15 +138,31 @@ mod tests {
         // Datasheet: f32 and f16 in TFLOP/s.
         for (info, f32, f16) in [
             (device("Tesla T4", (7, 5), 40, 1590), 8.1, 65.0),
-            (device("NVIDIA A100-SXM4-40GB", (8, 0), 108, 1410), 19.5, 312.0),
+            (
+                device("NVIDIA A100-SXM4-40GB", (8, 0), 108, 1410),
+                19.5,
+                312.0,
+            ),
             (device("NVIDIA A10", (8, 6), 72, 1695), 31.2, 125.0),
-            (device("NVIDIA GeForce RTX 4090", (8, 9), 128, 2520), 82.6, 165.2),
+            (
+                device("NVIDIA GeForce RTX 4090", (8, 9), 128, 2520),
+                82.6,
+                165.2,
+            ),
             (device("NVIDIA H100 SXM", (9, 0), 132, 1830), 61.8, 989.4),
         ] {
             let clocks = f64::from(info.multiprocessors) * f64::from(info.clock_mhz) * 1e-6;
             let near = |got: f64, want: f64| (got / want - 1.0).abs() < 0.02;
-            assert!(near(clocks * operations(&info, Element::F32), f32), "{}", info.name);
-            assert!(near(clocks * operations(&info, Element::F16), f16), "{}", info.name);
+            assert!(
+                near(clocks * operations(&info, Element::F32), f32),
+                "{}",
+                info.name
+            );
+            assert!(
+                near(clocks * operations(&info, Element::F16), f16),
+                "{}",
+                info.name
+            );
         }
     }
 }

@@ -126,6 +126,23 @@ impl DeviceInfo {
     }
 }
 
+/// A tensor as a copy engine sees it: the innermost dimension first.
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // The emulator has no such engine.
+pub(crate) struct TensorDesc {
+    pub(crate) element: Element,
+    pub(crate) address: u64,
+    pub(crate) dims: [u64; 5],
+    /// Bytes from one entry to the next, from the second dimension on.
+    pub(crate) strides: [u64; 4],
+    /// Extent of what is copied at a time, before steps.
+    pub(crate) boxes: [u32; 5],
+    /// Every how many-th entry is taken.
+    pub(crate) steps: [u32; 5],
+    /// Dimensions that count.
+    pub(crate) rank: usize,
+}
+
 /// What runs the kernels: a driver's device, or the emulator.
 pub(crate) trait Backend: Send + Sync + fmt::Debug {
     fn info(&self) -> &DeviceInfo;
@@ -146,6 +163,8 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     fn launch_timed(&self, steps: &[Step]) -> Result<Vec<f64>>;
     /// Waits for everything launched so far.
     fn wait(&self) -> Result<()>;
+    /// Describes a tensor to the device's copy engine, whose 128-byte rows it is to swizzle.
+    fn tensor_map(&self, tensor: &TensorDesc) -> Result<[u64; 16]>;
     /// Marks a moment in the device's order of work.
     fn mark(&self) -> Result<Box<dyn Mark>>;
 }

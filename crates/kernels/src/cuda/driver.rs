@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_core::{Result, bail};
 use cudarc::driver::{CudaContext, CudaFunction, CudaGraph, CudaModule, CudaStream, result, sys};
 
-use super::device::{Backend, DeviceInfo, Mark, Replay};
+use super::Element;
+use super::device::{Backend, DeviceInfo, Mark, Replay, TensorDesc};
 use super::tape::Step;
 
 include!(concat!(env!("OUT_DIR"), "/device_code.rs"));
@@ -184,6 +185,7 @@ impl Device {
     fn one(&self, step: &Step) -> Result<()> {
         let function = self.function(step)?;
         let mut arguments = [step.params.as_ptr().cast_mut().cast::<c_void>()];
+        let failed = |e| candle_core::Error::Msg(format!("{}: {}", step.kernel, fault(e)));
         // SAFETY: the kernel takes one struct, which `params` holds; addresses in it belong to live buffers, whose
         // owners wait for the stream before they free them.
         unsafe {
@@ -196,7 +198,7 @@ impl Device {
                 &mut arguments,
             )
         }
-        .map_err(|e| candle_core::Error::Msg(format!("{}: {}", step.kernel, fault(e))))
+        .map_err(failed)
     }
 
     fn bind(&self) -> Result<()> {
@@ -302,6 +304,41 @@ impl Backend for Device {
     fn wait(&self) -> Result<()> {
         self.bind()?;
         self.stream.synchronize().map_err(fault)
+    }
+
+    fn tensor_map(&self, tensor: &TensorDesc) -> Result<[u64; 16]> {
+        use sys::{
+            CUtensorMapDataType_enum as Type, CUtensorMapFloatOOBfill_enum as Outside,
+            CUtensorMapInterleave_enum as Interleave, CUtensorMapL2promotion_enum as Promotion,
+            CUtensorMapSwizzle_enum as Swizzle,
+        };
+        self.bind()?;
+        let kind = match tensor.element {
+            Element::F16 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+            Element::Bf16 => Type::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+            Element::F32 | Element::Tf32 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        };
+        let mut map = sys::CUtensorMap { opaque: [0; 16] };
+        // SAFETY: all arrays have at least `rank` entries; the driver only reads them and fills in `map`.
+        unsafe {
+            sys::cuTensorMapEncodeTiled(
+                &raw mut map,
+                kind,
+                tensor.rank as u32,
+                tensor.address as *mut c_void,
+                tensor.dims.as_ptr(),
+                tensor.strides.as_ptr(),
+                tensor.boxes.as_ptr(),
+                tensor.steps.as_ptr(),
+                Interleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+                Swizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+                Promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                Outside::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            )
+        }
+        .result()
+        .map_err(|e| candle_core::Error::Msg(format!("{}: {tensor:?}", fault(e))))?;
+        Ok(map.opaque)
     }
 
     fn mark(&self) -> Result<Box<dyn Mark>> {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use candle_core::{Result, bail};
 
-use super::device::{Backend, DeviceInfo, Mark, Replay};
+use super::device::{Backend, DeviceInfo, Mark, Replay, TensorDesc};
 use super::emulate;
 use super::tape::Step;
 
@@ -165,6 +165,10 @@ impl Backend for Emulator {
 
     fn wait(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn tensor_map(&self, _: &TensorDesc) -> Result<[u64; 16]> {
+        bail!("the emulator has no copy engine")
     }
 
     fn mark(&self) -> Result<Box<dyn Mark>> {

@@ -22,6 +22,7 @@ mod ops;
 mod product;
 #[cfg(all(test, feature = "emulate"))]
 mod product_tests;
+mod stream;
 mod tape;
 
 pub use buffer::{Buffer, Slice};

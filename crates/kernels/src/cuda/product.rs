@@ -4,52 +4,52 @@ use candle_core::{Result, Tensor, bail};
 
 use super::buffer::Slice;
 use super::tape::Written;
-use super::{Buffer, Element, Gpu, Tape};
+use super::{Buffer, Element, Gpu, Tape, stream};
 
 /// As `ProductParams` in product.cuh.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-struct Params {
-    x: u64,
-    weight: u64,
-    bias: u64,
-    residual: u64,
-    norm_weight: u64,
-    norm_bias: u64,
-    out: u64,
-    x_batch: i64,
-    weight_batch: i64,
-    out_batch: i64,
-    rows: i32,
-    columns: i32,
-    depth: i32,
-    depth_padded: i32,
-    height: i32,
-    width: i32,
-    channels: i32,
-    ld_x: i32,
-    out_height: i32,
-    out_width: i32,
-    kernel_h: i32,
-    kernel_w: i32,
-    stride_y: i32,
-    stride_x: i32,
-    pad_y: i32,
-    pad_x: i32,
-    channel_block: i32,
-    ld_out: i32,
-    ld_residual: i32,
-    group_rows: i32,
-    gelu: i32,
-    out_f32: i32,
-    period: i32,
-    period_step: i32,
+pub(super) struct Params {
+    pub(super) x: u64,
+    pub(super) weight: u64,
+    pub(super) bias: u64,
+    pub(super) residual: u64,
+    pub(super) norm_weight: u64,
+    pub(super) norm_bias: u64,
+    pub(super) out: u64,
+    pub(super) x_batch: i64,
+    pub(super) weight_batch: i64,
+    pub(super) out_batch: i64,
+    pub(super) rows: i32,
+    pub(super) columns: i32,
+    pub(super) depth: i32,
+    pub(super) depth_padded: i32,
+    pub(super) height: i32,
+    pub(super) width: i32,
+    pub(super) channels: i32,
+    pub(super) ld_x: i32,
+    pub(super) out_height: i32,
+    pub(super) out_width: i32,
+    pub(super) kernel_h: i32,
+    pub(super) kernel_w: i32,
+    pub(super) stride_y: i32,
+    pub(super) stride_x: i32,
+    pub(super) pad_y: i32,
+    pub(super) pad_x: i32,
+    pub(super) channel_block: i32,
+    pub(super) ld_out: i32,
+    pub(super) ld_residual: i32,
+    pub(super) group_rows: i32,
+    pub(super) gelu: i32,
+    pub(super) out_f32: i32,
+    pub(super) period: i32,
+    pub(super) period_step: i32,
 }
 
 /// Rows of a block's tile.
-const TILE_ROWS: usize = 128;
+pub(super) const TILE_ROWS: usize = 128;
 /// Bytes of depth in a slice on Tensor Cores.
-const SLICE: usize = 128;
+pub(super) const SLICE: usize = 128;
 /// Values of depth in a slice in strict f32.
 const F32_DEPTH: usize = 16;
 
@@ -106,6 +106,10 @@ pub struct PackedWeight {
     kernel: [usize; 2],
     block: usize,
     depth_padded: usize,
+    /// The same for the copy engine, whose taps begin with whole slices, where that differs.
+    streamed: Option<Buffer>,
+    /// Depth of the weights for the copy engine; 0 where the device has none or it does not pay.
+    streamed_depth: usize,
 }
 
 impl PackedWeight {
@@ -139,36 +143,20 @@ impl PackedWeight {
         // Neighbouring taps read almost the same values: with few channels at a time they are still at hand.
         let near = SLICE / element.size();
         let block = if channels % near == 0 { near } else { channels };
-        let depth = kernel_h * kernel_w * channels;
-        let depth_padded = depth.next_multiple_of(slice);
-        let mut packed = vec![0.0f32; weights.len() * columns * depth_padded];
-        for (w, packed) in weights
-            .iter()
-            .zip(packed.chunks_exact_mut(columns * depth_padded))
-        {
-            if w.dims() != first.dims() {
-                bail!("weights of one product differ: {:?}", w.shape())
-            }
-            let values = w
-                .to_dtype(candle_core::DType::F32)?
-                .flatten_all()?
-                .to_vec1::<f32>()?;
-            for (row, out) in values
-                .chunks_exact(depth)
-                .zip(packed.chunks_exact_mut(depth_padded))
-            {
-                let mut at = 0;
-                for ky in 0..kernel_h {
-                    for first_channel in (0..channels).step_by(block) {
-                        for kx in 0..kernel_w {
-                            let from = (ky * kernel_w + kx) * channels + first_channel;
-                            out[at..at + block].copy_from_slice(&row[from..from + block]);
-                            at += block;
-                        }
-                    }
-                }
-            }
-        }
+        let packed = pack(weights, block, block, slice)?;
+        let depth_padded = packed.len() / (weights.len() * columns);
+        // Where a tap has fewer channels than half a slice, most of what is streamed would be padding.
+        let whole = SLICE / element.size();
+        let streams = stream::available(gpu.info(), element) && 2 * channels > whole;
+        let taps = kernel_h * kernel_w;
+        let streamed = (streams && channels % whole != 0)
+            .then(|| Buffer::of(gpu, element, &pack(weights, whole, whole, whole)?))
+            .transpose()?;
+        let streamed_depth = if streams {
+            taps * channels.next_multiple_of(whole)
+        } else {
+            0
+        };
         let vector = |tensors: Vec<&Tensor>| -> Result<Option<Buffer>> {
             if tensors.is_empty() {
                 return Ok(None);
@@ -199,6 +187,8 @@ impl PackedWeight {
             kernel: [kernel_h, kernel_w],
             block,
             depth_padded,
+            streamed,
+            streamed_depth,
         })
     }
 
@@ -227,6 +217,39 @@ impl PackedWeight {
     pub fn norm(&self) -> Option<(&Buffer, &Buffer)> {
         self.norm.as_ref().map(|(w, b)| (w, b))
     }
+}
+
+/// `[columns, kernel_h, kernel_w, channels]` of each of the batch as rows of depth (ky, block of channels, kx, channel
+/// in block), blocks padded with zeros to `room` values, rows to a multiple of `slice`.
+fn pack(weights: &[Tensor], block: usize, room: usize, slice: usize) -> Result<Vec<f32>> {
+    let mut packed = Vec::new();
+    for w in weights {
+        let (columns, kernel_h, kernel_w, channels) = w.dims4()?;
+        if w.dims() != weights[0].dims() {
+            bail!("weights of one product differ: {:?}", w.shape())
+        }
+        let values = w
+            .to_dtype(candle_core::DType::F32)?
+            .flatten_all()?
+            .to_vec1::<f32>()?;
+        for row in values.chunks_exact(kernel_h * kernel_w * channels) {
+            let begun = packed.len();
+            for ky in 0..kernel_h {
+                for first in (0..channels).step_by(block) {
+                    let count = block.min(channels - first);
+                    for kx in 0..kernel_w {
+                        let from = (ky * kernel_w + kx) * channels + first;
+                        packed.extend_from_slice(&row[from..from + count]);
+                        packed.resize(packed.len() + room - count, 0.0);
+                    }
+                }
+            }
+            let depth = packed.len() - begun;
+            packed.resize(begun + depth.next_multiple_of(slice), 0.0);
+        }
+        debug_assert_eq!(packed.len() % columns, 0);
+    }
+    Ok(packed)
 }
 
 /// What a product reads and writes: addresses on the device, distances in values.
@@ -352,6 +375,24 @@ impl<C: Copy> Tape<C> {
             values: written,
             element: w.element,
         };
+        if w.streamed_depth > 0
+            && let Some(tile) = op.tile()
+        {
+            let weight = w.streamed.as_ref().unwrap_or(&w.weight);
+            let operands = stream::Operands {
+                element: w.element,
+                weight: weight
+                    .all()
+                    .room(w.batch * w.columns * w.streamed_depth, size)?,
+                depth: w.streamed_depth,
+                weight_batch: w.columns * w.streamed_depth,
+                batch: w.batch,
+                window: op.window,
+                frames: op.frames,
+                tile,
+            };
+            return self.stream(&params, &operands, written);
+        }
         self.push_product(w.element, &params, w.batch, written)
     }
 
@@ -413,6 +454,19 @@ impl<C: Copy> Tape<C> {
             values: frames * n * cells,
             element: Element::F32,
         };
+        if stream::available(self.gpu().info(), element) {
+            let operands = stream::Operands {
+                element,
+                weight: params.weight,
+                depth: c,
+                weight_batch: cells * c,
+                batch: frames,
+                window: Window::LINEAR,
+                frames: n,
+                tile: [1, 1, TILE_ROWS],
+            };
+            return self.stream(&params, &operands, written);
+        }
         self.push_product(element, &params, frames, written)
     }
 

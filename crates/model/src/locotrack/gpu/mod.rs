@@ -21,7 +21,7 @@ use crate::weights::Weights;
 use crate::{Context, ModelKind, PointTracker, Precision, Result, Session, SessionOptions, Size};
 
 /// Frames encoded together at 256×256; fewer of larger pictures.
-const ENCODED_TOGETHER: usize = 16;
+const ENCODED_TOGETHER: usize = 48;
 /// Tokens (points × frames) refined together.
 const CHUNK_TOKENS: usize = 12_288;
 /// Points refined together at most: more do not make a short clip faster.
