@@ -186,6 +186,9 @@ template <int LANES = 32> DEVICE float lanes_sum(float v) {
         v += lane_xor(v, mask);
     return v;
 }
+// A NaN stays one, so that it is found where it began.
+DEVICE float relu(float v) { return v < 0.0f ? 0.0f : v; }
+
 template <int LANES = 32> DEVICE float lanes_max(float v) {
 #pragma unroll
     for (int mask = LANES / 2; mask > 0; mask /= 2)

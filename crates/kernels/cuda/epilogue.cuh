@@ -40,15 +40,15 @@ template <int NI> DEVICE void group_norm(float (&acc)[NI][4], const ProductParam
                 sum[0] = sum[1] = sum[0] + sum[1];
 #pragma unroll
             for (int h = 0; h < 2; h++)
-                (pass == 0 ? mean : spread)[h] = sum[h] * scale;
+                (pass == 0 ? mean : spread)[h] = pass == 0 ? sum[h] * scale : rsqrtf(sum[h] * scale + NORM_EPS);
         }
 #pragma unroll
         for (int k = 0; k < 2; k++) {
             const int column = (j + k) * 8 + lane_id() % 4 * 2;
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const float v = (acc[j + k][i] - mean[i / 2]) * (1.0f / sqrtf(spread[i / 2] + NORM_EPS));
-                acc[j + k][i] = fmaxf(v * weight[column + i % 2] + bias[column + i % 2], 0.0f);
+                const float v = (acc[j + k][i] - mean[i / 2]) * spread[i / 2];
+                acc[j + k][i] = relu(v * weight[column + i % 2] + bias[column + i % 2]);
             }
         }
     }
@@ -130,7 +130,7 @@ DEVICE void epilogue(const ProductParams &p, float (&acc)[MI][NI][4], int first_
                 if (residual)
                     a += to_float(at[0]), b += to_float(at[1]);
                 if (p.gelu)
-                    a = gelu(a), b = gelu(b);
+                    a = gelu_short(a), b = gelu_short(b);
                 *reinterpret_cast<uint32_t *>(at) = pack2<T>(a, b);
             }
     sync();

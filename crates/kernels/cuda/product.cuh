@@ -30,6 +30,15 @@ struct ProductParams {
 constexpr float NORM_EPS = 1e-5f;
 
 DEVICE float gelu(float v) { return 0.5f * v * (1.0f + erff(v * 0.70710678118654752f)); }
+// The same for results that are rounded to 16 bits: erf to 2e-7 by a polynomial times an exponential (Abramowitz and
+// Stegun, 7.1.26), in half the instructions.
+DEVICE float gelu_short(float v) {
+    const float x = fabsf(v) * 0.70710678118654752f;
+    const float t = __fdividef(1.0f, fmaf(0.3275911f, x, 1.0f));
+    float tail = fmaf(fmaf(fmaf(fmaf(1.061405429f, t, -1.453152027f), t, 1.421413741f), t, -0.284496736f), t, 0.254829592f);
+    tail *= 0.5f * t * __expf(-x * x);
+    return v * (v < 0.0f ? tail : 1.0f - tail);
+}
 
 // Where a row of the product goes.
 DEVICE size_t out_offset(const ProductParams &p, int row, int column) {
