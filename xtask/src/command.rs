@@ -54,10 +54,14 @@ impl Step {
         self
     }
 
-    /// The command as one would type it, the program without its folder, paths below the root from there.
+    /// The command as one would type it: paths below the root from there, other programs without their folder.
     pub(crate) fn line(&self) -> String {
         let root = root();
-        let program = Path::new(&self.program).file_name().unwrap_or_default();
+        let path = Path::new(&self.program);
+        let program = match path.strip_prefix(&root) {
+            Ok(below) => below.as_os_str(),
+            Err(_) => path.file_name().unwrap_or_default(),
+        };
         let envs = self
             .envs
             .iter()
@@ -140,6 +144,8 @@ mod tests {
         assert_eq!(step.line(), "dnf install 'pkgconfig(libavcodec)'");
         let step = Step::new("x").arg(root().join("assets")).env("A", "1");
         assert_eq!(step.line(), "A=1 x assets");
+        let step = Step::new(root().join(".cuda/bin/python")).arg("-V");
+        assert_eq!(step.line(), ".cuda/bin/python -V");
     }
 
     #[test]

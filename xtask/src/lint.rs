@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::command::{Step, cargo, root};
+use crate::cuda;
 use crate::rules;
 use crate::setup::{self, Need};
 
@@ -14,10 +15,9 @@ pub(crate) fn run() -> Result<()> {
 
     setup::ensure(Need::BUILD)?;
     component("clippy", "clippy")?;
-    cargo("clippy")
-        .args(["--workspace", "--all-targets", "--locked"])
-        .args(["--", "-D", "warnings"])
-        .run()?;
+    // As people build it, and with everything that is optional: device code's host side is only there then.
+    clippy(&[])?;
+    clippy(&cuda::features())?;
 
     if !cargo("deny").arg("--version").succeeds() {
         cargo("install").args(["--locked", "cargo-deny"]).run()?;
@@ -26,6 +26,14 @@ pub(crate) fn run() -> Result<()> {
     cargo("deny")
         .args(["check", "--hide-inclusion-graph"])
         .args(["licenses", "bans", "sources"])
+        .run()
+}
+
+fn clippy(features: &[String]) -> Result<()> {
+    cargo("clippy")
+        .args(["--workspace", "--all-targets", "--locked"])
+        .args(features)
+        .args(["--", "-D", "warnings"])
         .run()
 }
 

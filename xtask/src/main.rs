@@ -1,9 +1,10 @@
-//! Everything that a person or CI types: `cargo xtask demo`, `test`, `lint`, `golden`, `ci`.
+//! Everything that a person or CI types: `cargo xtask demo`, `cuda`, `test`, `lint`, `golden`, `ci`.
 //!
 //! It builds without FFmpeg, because it is what installs FFmpeg's headers. Every command that it runs is
 //! printed first, so that any step can be repeated by hand.
 
 mod command;
+mod cuda;
 mod demo;
 mod lint;
 mod managers;
@@ -29,7 +30,13 @@ struct Cli {
 enum Task {
     /// Set up, build, track the clip in assets/ and say where the picture is.
     Demo,
-    /// Set up, then run every test.
+    /// Fetch NVIDIA's compiler where there is none, and build the program for CUDA. Needs no GPU and no driver.
+    Cuda {
+        /// Only see to the compiler.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Set up, then run every test: device code too, on an emulator.
     Test {
         /// Passed on to cargo test: `cargo xtask test -- -p track-video`.
         #[arg(last = true)]
@@ -43,7 +50,7 @@ enum Task {
         #[arg(long)]
         bless: bool,
     },
-    /// What CI runs: lint, then test.
+    /// What CI runs: the compiler for CUDA where it can be had, lint, test.
     Ci,
 }
 
@@ -60,10 +67,14 @@ fn main() -> ExitCode {
 fn run(task: &Task) -> Result<()> {
     match task {
         Task::Demo => demo::run(),
+        Task::Cuda { check } => cuda::run(!check),
         Task::Test { args } => test(args),
         Task::Lint => lint::run(),
         Task::Golden { bless } => golden(*bless),
         Task::Ci => {
+            if let Err(error) = cuda::run(false) {
+                eprintln!("xtask: going on without CUDA: {error:#}");
+            }
             lint::run()?;
             test(&[])
         }
@@ -72,7 +83,7 @@ fn run(task: &Task) -> Result<()> {
 
 /// Every test, in the development profile: it optimises (`opt-level` 2, 3 for dependencies), keeps overflow
 /// checks and debug assertions, and links many test programs without the release profile's LTO. Nothing that
-/// CI runs needs a second, release build.
+/// CI runs needs a second, release build. A chosen package is tested as it is built by default.
 fn test(args: &[String]) -> Result<()> {
     setup::ensure(&[Need::BUILD, Need::TESTS].concat())?;
     let chosen = args
@@ -80,7 +91,7 @@ fn test(args: &[String]) -> Result<()> {
         .any(|a| a.starts_with("-p") || a.starts_with("--package"));
     let mut step = cargo("test");
     if !chosen {
-        step = step.arg("--workspace");
+        step = step.arg("--workspace").args(cuda::features());
     }
     step.args(args).run()
 }

@@ -48,6 +48,8 @@ impl Manager {
             ],
             (Self::Apt, Need::Clang) => &["clang", "libclang-dev"],
             (Self::Apt, Need::FfmpegPrograms) => &["ffmpeg"],
+            (Self::Apt, Need::Compiler) => &["g++"],
+            (Self::Apt, Need::Python) => &["python3-venv"],
             // Capabilities rather than names: Fedora and RPM Fusion call their packages differently.
             (Self::Dnf, Need::PkgConfig) => &["/usr/bin/pkg-config"],
             (Self::Dnf, Need::FfmpegHeaders) => &[
@@ -58,10 +60,14 @@ impl Manager {
             ],
             (Self::Dnf, Need::Clang) => &["clang", "clang-devel"],
             (Self::Dnf, Need::FfmpegPrograms) => &["/usr/bin/ffmpeg", "/usr/bin/ffprobe"],
+            (Self::Dnf, Need::Compiler) => &["/usr/bin/g++"],
+            (Self::Dnf, Need::Python) => &["/usr/bin/python3"],
             (Self::Pacman, Need::PkgConfig) => &["pkgconf"],
             (Self::Pacman, Need::Clang) => &["clang"],
             (Self::Brew, Need::PkgConfig) => &["pkgconf"],
             (Self::Brew, Need::Clang) => &["llvm"],
+            (Self::Pacman | Self::Brew, Need::Compiler) => &["gcc"],
+            (Self::Pacman | Self::Brew, Need::Python) => &["python"],
             (Self::Pacman | Self::Brew, Need::FfmpegHeaders | Need::FfmpegPrograms) => &["ffmpeg"],
         }
     }

@@ -19,13 +19,17 @@ pub(crate) enum Need {
     Clang,
     /// `ffmpeg` and `ffprobe`, which tests compare with.
     FfmpegPrograms,
+    /// A C++ compiler, which nvcc calls and tests of the device code are built with.
+    Compiler,
+    /// Python with the means to make an environment, which NVIDIA's compiler is fetched into.
+    Python,
 }
 
 impl Need {
     /// What a build needs.
     pub(crate) const BUILD: &[Self] = &[Self::PkgConfig, Self::FfmpegHeaders, Self::Clang];
     /// What tests need besides.
-    pub(crate) const TESTS: &[Self] = &[Self::FfmpegPrograms];
+    pub(crate) const TESTS: &[Self] = &[Self::FfmpegPrograms, Self::Compiler];
 
     fn is_met(self) -> bool {
         let answers = |program: &str, arg: &str| Step::new(program).arg(arg).succeeds();
@@ -37,6 +41,11 @@ impl Need {
                 .succeeds(),
             Self::Clang => answers("clang", "--version") && has_libclang(),
             Self::FfmpegPrograms => answers("ffmpeg", "-version") && answers("ffprobe", "-version"),
+            Self::Compiler => answers("g++", "--version"),
+            // Debian has Python without the module that puts pip into an environment.
+            Self::Python => Step::new("python3")
+                .args(["-c", "import ensurepip, venv"])
+                .succeeds(),
         }
     }
 
@@ -48,6 +57,8 @@ impl Need {
             }
             Self::Clang => "clang and libclang",
             Self::FfmpegPrograms => "the programs ffmpeg and ffprobe",
+            Self::Compiler => "a C++ compiler (g++)",
+            Self::Python => "Python 3 with venv",
         }
     }
 }
