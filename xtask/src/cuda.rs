@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 
 use crate::command::{Step, cargo, root};
 use crate::setup::{self, Need};
@@ -121,9 +121,7 @@ fn ensure() -> Result<Compiler> {
         }
         None => {}
     }
-    fetch().with_context(|| {
-        format!("NVIDIA's compiler could not be fetched from PyPI (see above); {INSTEAD}")
-    })?;
+    fetch()?;
     match chosen() {
         Some(compiler) if compiler.is_good() => Ok(compiler),
         _ => bail!(
@@ -151,7 +149,7 @@ fn refusal(variable: &str, compiler: &Compiler) -> String {
 fn fetch() -> Result<()> {
     if !cfg!(target_os = "linux") {
         bail!(
-            "it is fetched on Linux only, and this is {}",
+            "NVIDIA's compiler is fetched on Linux only, and this is {}; {INSTEAD}",
             std::env::consts::OS
         );
     }
@@ -170,6 +168,10 @@ fn fetch() -> Result<()> {
         .args(["--disable-pip-version-check", "--only-binary=:all:"])
         .args(WHEELS)
         .run()
+        // What pip said is enough; its command line is long.
+        .map_err(|_| {
+            anyhow!("NVIDIA's compiler could not be fetched from PyPI, see above; {INSTEAD}")
+        })
 }
 
 /// The compiler that the build script would take: what `NVCC` names, the toolkit of `CUDA_HOME` or `CUDA_PATH`, the
