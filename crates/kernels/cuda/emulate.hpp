@@ -325,6 +325,9 @@ template <class T> DEVICE T atomicMax(T *at, typename std::common_type<T>::type 
 template <class T> DEVICE T atomicMin(T *at, typename std::common_type<T>::type v) {
     return track_emulate::atomically(at, [v](T seen) { return v < seen ? v : seen; });
 }
+DEVICE unsigned atomicInc(unsigned *at, unsigned most) {
+    return track_emulate::atomically(at, [most](unsigned seen) { return seen >= most ? 0u : seen + 1u; });
+}
 template <class T> DEVICE T atomicOr(T *at, typename std::common_type<T>::type v) {
     return track_emulate::atomically(at, [v](T seen) { return static_cast<T>(seen | v); });
 }

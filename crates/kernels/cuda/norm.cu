@@ -6,20 +6,44 @@
 
 // ---- Instance norm: statistics ----
 
-// Grid (parts, frames), 256 threads, no dynamic shared memory. Part i of a frame is rows i·r..(i+1)·r of its pixels,
-// r = ceil(pixels / parts); the last parts may be short or empty.
+// Grid (parts, frames), 256 threads, no dynamic shared memory. Part i of a frame is pixels i·rows..(i+1)·rows; the last
+// parts may be short or empty. The block that is done last in its frame merges the frame's parts, always in the same
+// order, so that results repeat whichever block that is.
 struct NormStatsParams {
-    const void *x;  // [frames, pixels, c] T; c is 64, 128 or 256 (8 to 256 and a power of two will do)
-    float *partial; // [frames, parts, 2, c]: a part's mean, and its sum of squared deviations from that mean
-    int pixels, c, parts;
+    const void *x;       // [frames, pixels, c] T; c is 64, 128 or 256 (a power of two from 8 to 256 will do)
+    const float *weight; // [c]
+    unsigned *done;      // [frames] parts that are done: zero before the first launch, and zero again after each
+    float *partial;      // [frames, parts, 2, c]: a part's mean, and its sum of squared deviations from that mean
+    float *moments;      // [frames, 2, c]: a frame's mean, and weight/sqrt(variance + eps)
+    int pixels, c;
+    int parts, rows; // parts·c is at most 4096, parts·rows at least `pixels`
 };
 
-struct Rows {
-    int begin, end;
-    DEVICE_MEMBER Rows(int part, int parts, int pixels) {
-        const int rows = (pixels + parts - 1) / parts;
-        begin = min(part * rows, pixels);
-        end = min(begin + rows, pixels);
+// How a block's threads share out 16-byte columns of pixels. Widths are powers of two: no division.
+template <class T> struct Columns {
+    int log, channel, row, step; // columns' logarithm; a thread's first channel, first row, and rows to its next one
+    DEVICE_MEMBER explicit Columns(int c) {
+        log = 31 - __clz(c / Pack16<T>::N);
+        channel = (threadIdx.x & ((1 << log) - 1)) * Pack16<T>::N;
+        row = threadIdx.x >> log;
+        step = 256 >> log;
+    }
+};
+
+// Pixels of a part.
+DEVICE float part_count(const NormStatsParams &p, int part) {
+    return static_cast<float>(max(min(p.rows, p.pixels - part * p.rows), 0));
+}
+
+// 16 bytes as they lie in memory: several are on their way at a time in a quarter (16 bits) of the registers that their
+// values would take.
+template <class T> struct Raw16 {
+    uint4 bits;
+    DEVICE_MEMBER void load(const T *from) { bits = *reinterpret_cast<const uint4 *>(from); }
+    DEVICE_MEMBER Pack16<T> values() const {
+        Pack16<T> values;
+        values.load(reinterpret_cast<const T *>(&bits));
+        return values;
     }
 };
 
@@ -35,71 +59,154 @@ DEVICE void count(const Pack16<T> &x, const Pack16<T> &shift, Pack16<T> &sum, Pa
     }
 }
 
+// A frame's mean and scale from its parts, by a whole block. `sums`: 256 values that nothing else uses.
+DEVICE void merge_parts(const NormStatsParams &p, float *sums) {
+    constexpr int MOST = 16; // parts that a thread takes
+    const int log = 31 - __clz(p.c), together = 256 >> log;
+    const int channel = threadIdx.x & (p.c - 1), first = threadIdx.x >> log;
+    const float *partial = p.partial + static_cast<size_t>(blockIdx.y) * p.parts * 2 * p.c + channel;
+    const float each = 1.0f / static_cast<float>(p.pixels);
+    // Loads go past the first-level cache: other blocks wrote this. Means are averaged as differences from one of them,
+    // so that the mean of a constant is that constant.
+    const float base = __ldcg(partial);
+    float means[MOST], mean = 0.0f, rest = 0.0f;
+#pragma unroll
+    for (int k = 0; k < MOST; k++) {
+        const int part = first + k * together;
+        means[k] = part < p.parts ? __ldcg(partial + part * 2 * p.c) : 0.0f;
+        rest += part < p.parts ? __ldcg(partial + (part * 2 + 1) * p.c) : 0.0f;
+    }
+#pragma unroll
+    for (int k = 0; k < MOST; k++) {
+        const int part = first + k * together;
+        if (part < p.parts)
+            mean = fmaf(part_count(p, part) * each, means[k] - base, mean);
+    }
+    sums[threadIdx.x] = mean;
+    __syncthreads();
+    float apart = 0.0f;
+    for (int i = 0; i < together; i++)
+        apart += sums[i * p.c + channel];
+    mean = base + apart;
+    __syncthreads();
+    // The parts' means differ, which adds to the squared deviations.
+#pragma unroll
+    for (int k = 0; k < MOST; k++) {
+        const int part = first + k * together;
+        if (part < p.parts) {
+            apart = means[k] - mean;
+            rest = fmaf(part_count(p, part) * apart, apart, rest);
+        }
+    }
+    sums[threadIdx.x] = rest;
+    __syncthreads();
+    if (first == 0) {
+        rest = 0.0f;
+        for (int i = 0; i < together; i++)
+            rest += sums[i * p.c + channel];
+        float *moments = p.moments + static_cast<size_t>(blockIdx.y) * 2 * p.c + channel;
+        moments[0] = mean;
+        moments[p.c] = p.weight[channel] / sqrtf(rest * each + EPSILON);
+    }
+}
+
 template <class T> DEVICE void norm_stats(const NormStatsParams &p) {
     constexpr int N = Pack16<T>::N, UNROLL = 4;
-    // Each thread's mean and squared deviations: [rows in a step][c].
-    __shared__ __align__(16) float means[256 * N], squares[256 * N];
-    const int columns = p.c / N, step = 256 / columns;
-    const int channel = threadIdx.x % columns * N, lane = threadIdx.x / columns;
-    const Rows rows(blockIdx.x, p.parts, p.pixels);
-    const T *x = static_cast<const T *>(p.x) + static_cast<size_t>(blockIdx.y) * p.pixels * p.c + channel;
+    // Mean and squared deviations of groups of threads, [groups][c], and how many pixels each group saw.
+    __shared__ __align__(16) float means[256 * N], squares[256 * N], counts[8];
+    __shared__ unsigned before;
+    const Columns<T> own(p.c);
+    const int step = own.step, channel = own.channel;
+    const int begin = min(static_cast<int>(blockIdx.x) * p.rows, p.pixels), end = min(begin + p.rows, p.pixels);
 
-    int row = rows.begin + lane;
+    int row = begin + own.row;
+    const T *x = static_cast<const T *>(p.x) + (static_cast<size_t>(blockIdx.y) * p.pixels + row) * p.c + channel;
+    const int stride = 256 * N;
     Pack16<T> shift, sum, square;
 #pragma unroll
     for (int i = 0; i < N; i++)
         shift.v[i] = sum.v[i] = square.v[i] = 0.0f;
-    const int seen = row < rows.end ? (rows.end - row + step - 1) / step : 0;
-    if (seen > 0)
-        shift.load(x + static_cast<size_t>(row) * p.c);
-    for (; row + (UNROLL - 1) * step < rows.end; row += UNROLL * step) {
-        Pack16<T> value[UNROLL];
+    float n = row < end ? static_cast<float>((end - row + step - 1) >> (8 - own.log)) : 0.0f;
+    for (bool first = true; row < end; first = false, row += UNROLL * step, x += UNROLL * stride) {
+        Raw16<T> raw[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++)
-            value[u].load(x + static_cast<size_t>(row + u * step) * p.c);
+            if (row + u * step < end)
+                raw[u].load(x + u * stride);
+        if (first)
+            shift = raw[0].values();
 #pragma unroll
         for (int u = 0; u < UNROLL; u++)
-            count(value[u], shift, sum, square);
+            if (row + u * step < end)
+                count(raw[u].values(), shift, sum, square);
     }
-    for (; row < rows.end; row += step) {
-        Pack16<T> value;
-        value.load(x + static_cast<size_t>(row) * p.c);
-        count(value, shift, sum, square);
+
+    // From here on `shift` is a mean and `square` the squared deviations from it, of n pixels.
+    const float share = n > 0.0f ? 1.0f / n : 0.0f;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float apart = sum.v[i] * share;
+        shift.v[i] += apart;
+        square.v[i] = fmaxf(fmaf(-apart, sum.v[i], square.v[i]), 0.0f);
     }
-    const float share = seen > 0 ? 1.0f / static_cast<float>(seen) : 0.0f;
+    // Lanes of a warp that have the same channels. The means differ, which adds to the squared deviations.
+    for (int mask = 1 << own.log; mask < 32; mask *= 2) {
+        const float others = lane_xor(n, mask), both = n + others;
+        const float share = both > 0.0f ? others / both : 0.0f, spread = n * share;
 #pragma unroll
-    for (int i = 0; i < N; i += 4) {
-        float mean[4], rest[4];
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const float apart = sum.v[i + k] * share;
-            mean[k] = shift.v[i + k] + apart;
-            rest[k] = fmaxf(fmaf(-apart, sum.v[i + k], square.v[i + k]), 0.0f);
+        for (int i = 0; i < N; i++) {
+            const float apart = lane_xor(shift.v[i], mask) - shift.v[i];
+            square.v[i] += fmaf(apart * spread, apart, lane_xor(square.v[i], mask));
+            shift.v[i] = fmaf(apart, share, shift.v[i]);
         }
-        *reinterpret_cast<float4 *>(means + lane * p.c + channel + i) = make_float4(mean[0], mean[1], mean[2], mean[3]);
-        *reinterpret_cast<float4 *>(squares + lane * p.c + channel + i) =
-            make_float4(rest[0], rest[1], rest[2], rest[3]);
+        n = both;
+    }
+    // A group is a warp, or the warps that share a row.
+    const int wide = max(own.log, 5), group = threadIdx.x >> wide;
+    if ((static_cast<int>(threadIdx.x) & 31) < 1 << own.log) {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) {
+            const int at = group * p.c + channel + i;
+            *reinterpret_cast<float4 *>(means + at) =
+                make_float4(shift.v[i], shift.v[i + 1], shift.v[i + 2], shift.v[i + 3]);
+            *reinterpret_cast<float4 *>(squares + at) =
+                make_float4(square.v[i], square.v[i + 1], square.v[i + 2], square.v[i + 3]);
+        }
+        if (channel == 0)
+            counts[group] = n;
     }
     __syncthreads();
 
-    // All threads' rows together: their means differ, which adds to the squared deviations.
+    // The groups together.
     if (static_cast<int>(threadIdx.x) < p.c) {
-        const int total = rows.end - rows.begin;
-        const float each = total > 0 ? 1.0f / static_cast<float>(total) : 0.0f;
+        const int groups = 256 >> wide;
+        const float each = begin < end ? 1.0f / static_cast<float>(end - begin) : 0.0f;
+        const float base = means[threadIdx.x];
         float mean = 0.0f, rest = 0.0f;
-        for (int i = 0; i < step; i++) {
-            const float n = static_cast<float>(max(total - i + step - 1, 0) / step);
-            mean = fmaf(n * each, means[i * p.c + threadIdx.x], mean);
-        }
-        for (int i = 0; i < step; i++) {
-            const float n = static_cast<float>(max(total - i + step - 1, 0) / step);
+#pragma unroll 4
+        for (int i = 0; i < groups; i++)
+            mean = fmaf(counts[i] * each, means[i * p.c + threadIdx.x] - base, mean);
+        mean += base;
+#pragma unroll 4
+        for (int i = 0; i < groups; i++) {
             const float apart = means[i * p.c + threadIdx.x] - mean;
-            rest += fmaf(n * apart, apart, squares[i * p.c + threadIdx.x]);
+            rest += fmaf(counts[i] * apart, apart, squares[i * p.c + threadIdx.x]);
         }
         float *out = p.partial + (static_cast<size_t>(blockIdx.y) * p.parts + blockIdx.x) * 2 * p.c;
         out[threadIdx.x] = mean;
         out[p.c + threadIdx.x] = rest;
     }
+
+    // What the block wrote is seen everywhere before its count is. The last count turns back to zero by itself.
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        before = atomicInc(p.done + blockIdx.y, p.parts - 1);
+        __threadfence();
+    }
+    __syncthreads();
+    if (before == static_cast<unsigned>(p.parts - 1))
+        merge_parts(p, means);
 }
 
 KERNEL(norm_stats_f16, NormStatsParams, 256, 4) { norm_stats<half_t>(p); }
@@ -111,81 +218,58 @@ EXPORT(norm_stats_f32, NormStatsParams);
 
 // ---- Instance norm: applied, with ReLU ----
 
-// y = relu((x − mean)·weight/sqrt(variance + eps) + bias). Grid (ceil(pixels / rows), frames), 256 threads, no dynamic
-// shared memory; a block normalises `rows` pixels of one frame, and reads all parts of that frame first: choose rows
-// large against `parts`. y may be x.
+// y = relu((x − mean)·weight/sqrt(variance + eps) + bias). Grid (ceil(pixels / rows), frames), 256 threads, no shared
+// memory; a block normalises `rows` pixels of one frame. y may be x.
 struct NormApplyParams {
-    const void *x; // [frames, pixels, c] T
-    void *y;       // [frames, pixels, c] T
-    const float *partial;
-    const float *weight, *bias; // [c]
-    int pixels, c, parts, rows;
+    const void *x;        // [frames, pixels, c] T
+    void *y;              // [frames, pixels, c] T
+    const float *moments; // [frames, 2, c]: see NormStatsParams
+    const float *bias;    // [c]
+    int pixels, c, rows;
 };
 
 template <class T> DEVICE void norm_apply(const NormApplyParams &p) {
     constexpr int N = Pack16<T>::N, UNROLL = 4;
-    __shared__ __align__(16) float means[256], scales[256];
-    if (static_cast<int>(threadIdx.x) < p.c) {
-        const float *partial = p.partial + static_cast<size_t>(blockIdx.y) * p.parts * 2 * p.c + threadIdx.x;
-        const float each = 1.0f / static_cast<float>(p.pixels);
-        float mean = 0.0f, rest = 0.0f;
-#pragma unroll 4
-        for (int i = 0; i < p.parts; i++) {
-            const Rows part(i, p.parts, p.pixels);
-            mean = fmaf(static_cast<float>(part.end - part.begin) * each, partial[i * 2 * p.c], mean);
-        }
-#pragma unroll 4
-        for (int i = 0; i < p.parts; i++) {
-            const Rows part(i, p.parts, p.pixels);
-            const float apart = partial[i * 2 * p.c] - mean;
-            rest += fmaf(static_cast<float>(part.end - part.begin) * apart, apart, partial[(i * 2 + 1) * p.c]);
-        }
-        means[threadIdx.x] = mean;
-        scales[threadIdx.x] = p.weight[threadIdx.x] / sqrtf(rest * each + EPSILON);
-    }
-    __syncthreads();
-
-    const int columns = p.c / N, step = 256 / columns;
-    const int channel = threadIdx.x % columns * N;
-    float mean[N], scale[N], bias[N];
+    const Columns<T> own(p.c);
+    const int step = own.step, channel = own.channel;
+    const float *moments = p.moments + static_cast<size_t>(blockIdx.y) * 2 * p.c + channel;
+    Pack16<float> mean[N / 4], scale[N / 4], bias[N / 4];
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-        mean[i] = means[channel + i];
-        scale[i] = scales[channel + i];
-        bias[i] = p.bias[channel + i];
+    for (int i = 0; i < N / 4; i++) {
+        mean[i].load(moments + i * 4);
+        scale[i].load(moments + p.c + i * 4);
+        bias[i].load(p.bias + channel + i * 4);
     }
-    const size_t first = static_cast<size_t>(blockIdx.y) * p.pixels * p.c + channel;
+    const int end = min((static_cast<int>(blockIdx.x) + 1) * p.rows, p.pixels);
+    int row = blockIdx.x * p.rows + own.row;
+    const size_t first = (static_cast<size_t>(blockIdx.y) * p.pixels + row) * p.c + channel;
+    const int stride = 256 * N;
     const T *x = static_cast<const T *>(p.x) + first;
     T *y = static_cast<T *>(p.y) + first;
-    const int end = min((static_cast<int>(blockIdx.x) + 1) * p.rows, p.pixels);
-    int row = blockIdx.x * p.rows + threadIdx.x / columns;
-    // The mean is taken off first: folded into the bias, it would cancel badly where a picture is nearly constant.
-    for (; row + (UNROLL - 1) * step < end; row += UNROLL * step) {
-        Pack16<T> value[UNROLL];
+    for (; row < end; row += UNROLL * step, x += UNROLL * stride, y += UNROLL * stride) {
+        Raw16<T> raw[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++)
-            value[u].load(x + static_cast<size_t>(row + u * step) * p.c);
+            if (row + u * step < end)
+                raw[u].load(x + u * stride);
+        // The mean is taken off first: folded into the bias, it would cancel badly where a picture is nearly constant.
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
+            if (row + u * step >= end)
+                break;
+            Pack16<T> value = raw[u].values();
 #pragma unroll
             for (int i = 0; i < N; i++)
-                value[u].v[i] = fmaxf(fmaf(value[u].v[i] - mean[i], scale[i], bias[i]), 0.0f);
-            value[u].store(y + static_cast<size_t>(row + u * step) * p.c);
+                value.v[i] =
+                    fmaxf(fmaf(value.v[i] - mean[i / 4].v[i % 4], scale[i / 4].v[i % 4], bias[i / 4].v[i % 4]), 0.0f);
+            value.store(y + u * stride);
         }
-    }
-    for (; row < end; row += step) {
-        Pack16<T> value;
-        value.load(x + static_cast<size_t>(row) * p.c);
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            value.v[i] = fmaxf(fmaf(value.v[i] - mean[i], scale[i], bias[i]), 0.0f);
-        value.store(y + static_cast<size_t>(row) * p.c);
     }
 }
 
-KERNEL(norm_apply_f16, NormApplyParams, 256, 3) { norm_apply<half_t>(p); }
+KERNEL(norm_apply_f16, NormApplyParams, 256, 4) { norm_apply<half_t>(p); }
 EXPORT(norm_apply_f16, NormApplyParams);
-KERNEL(norm_apply_bf16, NormApplyParams, 256, 3) { norm_apply<bf16_t>(p); }
+KERNEL(norm_apply_bf16, NormApplyParams, 256, 4) { norm_apply<bf16_t>(p); }
 EXPORT(norm_apply_bf16, NormApplyParams);
 KERNEL(norm_apply_f32, NormApplyParams, 256, 4) { norm_apply<float>(p); }
 EXPORT(norm_apply_f32, NormApplyParams);

@@ -18,9 +18,14 @@ mod emulate;
 #[cfg(feature = "emulate")]
 mod emulator;
 mod lookup;
+mod norm;
+#[cfg(test)]
+#[cfg(feature = "emulate")]
+mod norm_tests;
 mod ops;
 mod product;
-#[cfg(all(test, feature = "emulate"))]
+#[cfg(test)]
+#[cfg(feature = "emulate")]
 mod product_tests;
 mod stream;
 mod tape;
@@ -29,9 +34,8 @@ pub use buffer::{Buffer, Slice};
 pub use ceilings::Ceilings;
 pub use device::{DeviceInfo, Element, Gpu, Span, Stopwatch};
 pub use lookup::{CORRELATION_CHANNELS, CorrelateLevel, HeadWeights, SoftArgMax};
-pub use ops::{
-    Affine, GroupNorm, MOTION_COLUMNS, PictureSource, TrackState, instance_norm_scratch,
-};
+pub use norm::instance_norm_scratch;
+pub use ops::{Affine, GroupNorm, MOTION_COLUMNS, PictureSource, TrackState};
 pub use product::{PackedWeight, ProductOp, Window};
 pub use tape::{LayerTime, Tape};
 

@@ -7,10 +7,6 @@ use super::product::small;
 use super::tape::Written;
 use super::{Buffer, Element, Tape};
 
-/// Parts of a picture whose statistics are summed apart, at most.
-const PARTS: usize = 32;
-/// Pixels of a part, at least.
-const PART_PIXELS: usize = 256;
 /// Values that a token's motion takes: two logits, 84 numbers of the motion, two zeros.
 pub const MOTION_COLUMNS: usize = 88;
 
@@ -32,30 +28,6 @@ struct PictureParams {
     width: i32,
     h: i32,
     w: i32,
-}
-
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-struct StatsParams {
-    x: u64,
-    partial: u64,
-    pixels: i32,
-    c: i32,
-    parts: i32,
-}
-
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-struct ApplyParams {
-    x: u64,
-    y: u64,
-    partial: u64,
-    weight: u64,
-    bias: u64,
-    pixels: i32,
-    c: i32,
-    parts: i32,
-    rows: i32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -176,16 +148,6 @@ pub struct GroupNorm<'a> {
     pub step: usize,
 }
 
-/// Parts that a picture's statistics are summed in.
-fn parts(pixels: usize) -> usize {
-    pixels.div_ceil(PART_PIXELS).clamp(1, PARTS)
-}
-
-/// Values of scratch that [`Tape::instance_norm_relu`] needs.
-pub fn instance_norm_scratch(frames: usize, pixels: usize, c: usize) -> usize {
-    frames * parts(pixels) * 2 * c
-}
-
 impl<C: Copy> Tape<C> {
     /// Pictures resized, f32 `[n, h, w, 3]`, 0 to 255.
     ///
@@ -259,69 +221,6 @@ impl<C: Copy> Tape<C> {
             &params,
             result,
         );
-        Ok(())
-    }
-
-    /// `relu(norm(x))` with statistics over each frame and channel: `[frames, pixels, c]`. `y` may be `x`.
-    ///
-    /// `scratch` holds [`instance_norm_scratch`] f32 values.
-    ///
-    /// # Errors
-    /// Slices that are too short.
-    #[allow(clippy::too_many_arguments)] // Each is a different thing.
-    pub fn instance_norm_relu(
-        &mut self,
-        element: Element,
-        x: Slice,
-        (frames, pixels, c): (usize, usize, usize),
-        affine: &Affine,
-        scratch: Slice,
-        y: Slice,
-    ) -> Result<()> {
-        let (parts, values) = (parts(pixels), frames * pixels * c);
-        let partial = scratch.room(instance_norm_scratch(frames, pixels, c), 4)?;
-        let x = x.room(values, element.size())?;
-        let stats = StatsParams {
-            x,
-            partial,
-            pixels: small(pixels)?,
-            c: small(c)?,
-            parts: small(parts)?,
-        };
-        let sums = Written {
-            at: partial,
-            values: frames * parts * 2 * c,
-            element: Element::F32,
-        };
-        let name = element.memory();
-        self.push(
-            format!("norm_stats_{name}"),
-            [parts, frames, 1],
-            256,
-            0,
-            &stats,
-            sums,
-        );
-        // Long enough that reading the statistics is little beside the pixels.
-        let rows = (pixels / 64).clamp(64, 512);
-        let apply = ApplyParams {
-            x,
-            y: y.room(values, element.size())?,
-            partial,
-            weight: affine.weight.all().room(c, 4)?,
-            bias: affine.bias.all().room(c, 4)?,
-            pixels: small(pixels)?,
-            c: small(c)?,
-            parts: small(parts)?,
-            rows: small(rows)?,
-        };
-        let result = Written {
-            at: apply.y,
-            values,
-            element,
-        };
-        let grid = [pixels.div_ceil(rows), frames, 1];
-        self.push(format!("norm_apply_{name}"), grid, 256, 0, &apply, result);
         Ok(())
     }
 
