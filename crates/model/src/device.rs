@@ -75,7 +75,7 @@ impl Device {
         {
             match track_kernels::cuda::Gpu::cuda(ordinal) {
                 Ok(gpu) => Ok(Self::Gpu(gpu)),
-                Err(e) => Err(e.to_string()),
+                Err(e) => Err(crate::error::sentence(&e)),
             }
         }
         #[cfg(not(feature = "cuda"))]

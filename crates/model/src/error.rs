@@ -82,7 +82,21 @@ pub enum Error {
     Cancelled,
     /// The tensor library or the device failed.
     #[error("the computation failed: {0}")]
-    Device(#[from] candle_core::Error),
+    Device(String),
+}
+
+impl From<candle_core::Error> for Error {
+    fn from(error: candle_core::Error) -> Self {
+        Self::Device(sentence(&error))
+    }
+}
+
+/// What an error of Candle says, without the backtrace that it carries where `RUST_BACKTRACE` is set.
+pub(crate) fn sentence(error: &candle_core::Error) -> String {
+    match error {
+        candle_core::Error::WithBacktrace { inner, .. } => sentence(inner),
+        other => other.to_string(),
+    }
 }
 
 /// What to do about values that are not finite.
@@ -90,5 +104,20 @@ fn remedy(precision: Precision) -> &'static str {
     match precision {
         Precision::F32 => "no precision is wider, so use other weights",
         _ => "use f32, and other weights if that does not help",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_of_the_device_is_one_sentence_whatever_the_environment() {
+        let inner = Box::new(candle_core::Error::msg("no room"));
+        let backtrace = Box::new(std::backtrace::Backtrace::force_capture());
+        let error = candle_core::Error::WithBacktrace { inner, backtrace };
+        assert!(error.to_string().lines().count() > 1);
+        let said = Error::from(error).to_string();
+        assert_eq!(said, "the computation failed: no room");
     }
 }

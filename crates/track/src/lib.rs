@@ -56,7 +56,7 @@ pub use output::Format;
 pub use overlay::{OverlayStyle, check_overlay};
 pub use provenance::{Provenance, WeightsRecord};
 pub use queries::{Queries, QueryPoint};
-pub use track_model::{ModelKind, Precision, Resolution, Size};
+pub use track_model::{DeviceInfo, ModelKind, Precision, Resolution, Size};
 pub use track_profile as profile;
 pub use track_profile::{Profiler, Report};
 pub use track_video::{

@@ -1,5 +1,48 @@
 //! What the machine has to offer.
 
+use track_model::{Device, DeviceInfo, Precision};
+
+/// A CUDA device that can be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CudaDevice {
+    /// What is known about it.
+    pub info: DeviceInfo,
+    /// What it can compute in, the most exact first.
+    pub precisions: Vec<Precision>,
+}
+
+/// Whether this build can use CUDA devices where there are any.
+pub fn built_with_cuda() -> bool {
+    Device::built_with_cuda()
+}
+
+/// The CUDA devices in the driver's order, up to the first that cannot be used. Each is opened and its code loaded,
+/// which takes a moment; nothing is computed.
+///
+/// # Errors
+/// Why the first cannot be used, as the end of a sentence: a build without CUDA, no driver, one that does not answer,
+/// no device, or one that is too old.
+pub fn cuda_devices() -> Result<Vec<CudaDevice>, String> {
+    let mut devices = Vec::new();
+    loop {
+        let ordinal = devices.len();
+        match Device::cuda(ordinal) {
+            Ok(device) => devices.extend(device.info().map(|info| CudaDevice {
+                info,
+                precisions: device.precisions(),
+            })),
+            Err(reason) if ordinal == 0 => return Err(reason),
+            Err(reason) => {
+                tracing::info!("devices end before cuda:{ordinal}: {reason}");
+                return Ok(devices);
+            }
+        }
+        if devices.len() == ordinal {
+            return Ok(devices);
+        }
+    }
+}
+
 /// Bytes of memory that a new program may take without pushing others out: what the system says is
 /// available, or what is left under the control group's limit where that is less. `None` where it is not known.
 pub fn available_memory() -> Option<u64> {
