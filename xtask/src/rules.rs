@@ -140,9 +140,14 @@ fn machine_words(file: &str, text: &str) -> Vec<String> {
     broken
 }
 
-/// Hosts of the addresses in a line, without a port.
+/// Hosts of the addresses in a line, without a port. A browser's own pages (`chrome://tracing`) have none.
 fn hosts(line: &str) -> impl Iterator<Item = &str> {
-    line.split("://").skip(1).map(|rest| {
+    let parts: Vec<_> = line.split("://").collect();
+    let pairs: Vec<_> = parts.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    let addresses = pairs
+        .into_iter()
+        .filter(|(before, _)| !before.ends_with("chrome"));
+    addresses.map(|(_, rest)| {
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || ".-".contains(c)));
         &rest[..end.unwrap_or(rest.len())]
     })
@@ -221,6 +226,7 @@ mod tests {
         for host in ["crates.io", "arxiv.org", "doc.rust-lang.org"] {
             assert_eq!(found(&address(host)), 0, "{host}");
         }
+        assert_eq!(found("open chrome://tracing"), 0);
     }
 
     #[test]
