@@ -254,3 +254,51 @@ fn every_precision_stays_near_f32_on_the_default_weights() {
         assert!(moved.visibility >= visibility, "{precision}: {moved}");
     }
 }
+
+#[test]
+fn flat_and_noisy_pictures_stay_finite_in_every_precision() {
+    let Some(device) = device() else { return };
+    let small = emulated(&device);
+    let (frames, side) = if small { (1, 24) } else { (9, 200) };
+    let values = frames * side * side * 3;
+    let flat = |v: u8| vec![v; values];
+    let noise = |i: usize| (i as u32).wrapping_mul(2_654_435_761).rotate_left(9) as u8;
+    let mut pictures = vec![
+        ("black", flat(0)),
+        ("noise", (0..values).map(noise).collect()),
+    ];
+    if !small {
+        pictures.extend([("white", flat(255)), ("grey", flat(93))]);
+    }
+    let queries = queries(if small { 2 } else { 40 }, frames, side, side);
+    // Every layer's result is looked at, not only what comes out.
+    let options = SessionOptions {
+        check_finite: true,
+        ..Default::default()
+    };
+    for precision in device.precisions() {
+        if small && precision != Precision::F16 {
+            continue;
+        }
+        let model = load(&default_weights(), None, &device, precision).unwrap();
+        for (name, pixels) in &pictures {
+            let shape = (frames, side, side, 3);
+            let clip = Tensor::from_vec(pixels.clone(), shape, &candle_core::Device::Cpu).unwrap();
+            let tracks = track(
+                model.as_ref(),
+                &clip,
+                &queries,
+                &options,
+                Context::default(),
+            );
+            let tracks = tracks.unwrap_or_else(|e| panic!("{name} in {precision}: {e}"));
+            for tensor in [&tracks.positions, &tracks.occlusion, &tracks.expected_dist] {
+                let values = tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                assert!(
+                    values.iter().all(|v| v.is_finite()),
+                    "{name} in {precision}"
+                );
+            }
+        }
+    }
+}
