@@ -142,12 +142,10 @@ fn machine_words(file: &str, text: &str) -> Vec<String> {
 
 /// Hosts of the addresses in a line, without a port. A browser's own pages (`chrome://tracing`) have none.
 fn hosts(line: &str) -> impl Iterator<Item = &str> {
-    let parts: Vec<_> = line.split("://").collect();
-    let pairs: Vec<_> = parts.windows(2).map(|pair| (pair[0], pair[1])).collect();
-    let addresses = pairs
-        .into_iter()
-        .filter(|(before, _)| !before.ends_with("chrome"));
-    addresses.map(|(_, rest)| {
+    let marks = line.match_indices("://");
+    let addresses = marks.filter(|(at, _)| !line[..*at].ends_with("chrome"));
+    addresses.map(|(at, mark)| {
+        let rest = &line[at + mark.len()..];
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || ".-".contains(c)));
         &rest[..end.unwrap_or(rest.len())]
     })

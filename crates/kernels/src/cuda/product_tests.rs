@@ -114,7 +114,8 @@ fn convolve(element: Element, case: Case) {
     let bias = random(c_out, 3);
     let residual = rounded(element, &random((rows, c_out), 4));
     let biases: Vec<_> = case.bias.then(|| bias.clone()).into_iter().collect();
-    let packed = PackedWeight::new(&gpu, element, &[weight.clone()], &biases, &[]).unwrap();
+    let packed =
+        PackedWeight::new(&gpu, element, std::slice::from_ref(&weight), &biases, &[]).unwrap();
     let (dx, dr) = (upload(&gpu, element, &x), upload(&gpu, element, &residual));
     let out = Buffer::new(&gpu, rows * c_out * element.size()).unwrap();
     out.fill(0xff).unwrap();
