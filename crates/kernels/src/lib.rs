@@ -4,7 +4,9 @@
 //! more than one form:
 //!
 //! * `plain`: Candle operations, any device, written to be read next to the definition;
-//! * a CPU form, which the public function takes for f32 tensors on the CPU.
+//! * a CPU form, which the public function takes for f32 tensors on the CPU;
+//! * a CUDA form with the feature `cuda`, in the module `cuda`: device code of this crate, recorded on a tape of
+//!   launches instead of called one by one. With the feature `emulate` it also runs on the CPU, for tests.
 //!
 //! Tests hold the forms equal on random shapes. Results of the CPU forms do not depend on the number of
 //! threads: work is split into pieces of a size that follows from the shapes alone, and every number is
