@@ -201,12 +201,3 @@ KERNEL(test_round, TestParams, 256, 1) {
     out[4] = __float_as_uint(to_float(b));
 }
 EXPORT(test_round, TestParams)
-
-// `count` shuffles, to measure how fast lanes switch.
-KERNEL(test_switches, TestParams, 256, 1) {
-    int v = static_cast<int>(threadIdx.x);
-    for (int i = 0; i < p.count; i++)
-        v = lane_xor(v, 1) + 1;
-    static_cast<int *>(p.out)[threadIdx.x] = v;
-}
-EXPORT(test_switches, TestParams)

@@ -16,14 +16,48 @@ include!(concat!(env!("OUT_DIR"), "/device_code.rs"));
 /// What makes another architecture's code run, for tests.
 const FORCE: &str = "TRACK_FORCE_ARCH";
 
-/// Entry points that are used; a library without them is no driver.
-const NEEDED: [&[u8]; 6] = [
-    b"cuInit\0",
-    b"cuDriverGetVersion\0",
-    b"cuDevicePrimaryCtxRetain\0",
-    b"cuModuleLoadData\0",
-    b"cuGraphLaunch\0",
-    b"cuLaunchKernel\0",
+/// Every entry point that is called, here or in `cudarc`, which panics where one is missing. A library without them is no
+/// driver, or one that is too old.
+const NEEDED: [&str; 39] = [
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuGetErrorString",
+    "cuDeviceGet",
+    "cuDeviceGetCount",
+    "cuDeviceGetName",
+    "cuDeviceGetAttribute",
+    "cuDeviceTotalMem_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamSynchronize",
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuModuleLoadData",
+    "cuModuleGetFunction",
+    "cuModuleUnload",
+    "cuFuncSetAttribute",
+    "cuLaunchKernel",
+    "cuTensorMapEncodeTiled",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemGetInfo_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyDtoDAsync_v2",
+    "cuMemsetD8Async",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuEventElapsedTime",
+    "cuEventDestroy_v2",
 ];
 
 #[derive(Debug)]
@@ -43,7 +77,7 @@ pub(crate) fn open(ordinal: usize) -> Result<Arc<dyn Backend>> {
     }
     for name in NEEDED {
         // SAFETY: the symbol is looked up, never called through this type.
-        if unsafe { sys::culib().get::<*const c_void>(name) }.is_err() {
+        if unsafe { sys::culib().get::<*const c_void>(name.as_bytes()) }.is_err() {
             bail!("the NVIDIA driver's library is incomplete or far too old")
         }
     }
@@ -281,7 +315,7 @@ impl Backend for Device {
         let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.stream.begin_capture(mode).map_err(fault)?;
         let launched = steps.iter().try_for_each(|step| self.one(step));
-        // SAFETY: 0 is CUDA's own value for no flags; the enumeration merely does not name it.
+        // The type has no name for no flags at all; this one does nothing to a graph that allocates nothing.
         let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
         let graph = self.stream.end_capture(flags).map_err(fault);
         launched?;

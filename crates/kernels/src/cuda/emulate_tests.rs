@@ -383,28 +383,3 @@ fn a_launch_that_cannot_be_is_refused() {
         assert!(got.contains(message), "{got}");
     }
 }
-
-/// `cargo test -p track-kernels --features emulate emulate -- --ignored --nocapture`
-#[test]
-#[ignore = "measures, checks nothing"]
-fn how_fast() {
-    let mut out = vec![0f32; 256];
-    let operand = [0u128; 64];
-    let mut time = |kernel: &str, threads: u32, count: u64| {
-        let p = Params {
-            a: operand.as_ptr() as u64,
-            b: operand.as_ptr() as u64,
-            out: out.as_mut_ptr() as u64,
-            count,
-        };
-        let start = std::time::Instant::now();
-        run(kernel, 1, threads, 1024, p).unwrap();
-        start.elapsed().as_secs_f64()
-    };
-    let switches = 256.0 * 1e5 / time("test_switches", 256, 100_000);
-    println!("{:.0} million switches a second", switches / 1e6);
-    for kernel in ["test_mma_f16", "test_mma_bf16", "test_mma_tf32"] {
-        let products = 1e6 / time(kernel, 32, 1_000_000);
-        println!("{kernel}: {:.2} million products a second", products / 1e6);
-    }
-}

@@ -1,7 +1,7 @@
 //! The emulator as a device: memory is the host's, launches run at once.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use candle_core::{Result, bail};
@@ -17,8 +17,62 @@ const GUARD_BYTE: u8 = 0xa5;
 #[derive(Debug)]
 pub(crate) struct Emulator {
     info: DeviceInfo,
-    /// By address: what it lies in, and its bytes.
-    memory: Mutex<HashMap<u64, (Vec<u64>, usize)>>,
+    memory: Memory,
+}
+
+/// Every allocation by its address: what it lies in, and its bytes. Clones are the same memory.
+#[derive(Debug, Clone, Default)]
+struct Memory(Arc<Mutex<HashMap<u64, Allocation>>>);
+
+type Allocation = (Vec<u64>, usize);
+
+impl Memory {
+    fn all(&self) -> MutexGuard<'_, HashMap<u64, Allocation>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses bytes that lie in no allocation.
+    fn check(&self, at: u64, bytes: usize) -> Result<()> {
+        let fits = self
+            .all()
+            .iter()
+            .any(|(start, (_, size))| at >= *start && at + bytes as u64 <= start + *size as u64);
+        if !fits {
+            bail!("{bytes} bytes at {at:#x} are no memory of the emulator")
+        }
+        Ok(())
+    }
+
+    /// Whether launches have left everything around allocations alone.
+    fn check_guards(&self, kernel: &str) -> Result<()> {
+        let intact = u64::from_ne_bytes([GUARD_BYTE; 8]);
+        for (at, (words, bytes)) in self.all().iter() {
+            let first = (*at - words.as_ptr() as u64) as usize / 8;
+            let ends = [&words[..first], &words[first + bytes / 8..]];
+            if ends.iter().any(|end| end.iter().any(|w| *w != intact)) {
+                bail!("{kernel} wrote outside its memory")
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs kernels one after the other.
+    fn launch(&self, steps: &[Step]) -> Result<()> {
+        for step in steps {
+            // SAFETY: a step's addresses are of buffers that its tape's owner keeps.
+            unsafe {
+                emulate::launch(
+                    &step.kernel,
+                    step.grid,
+                    [step.threads, 1, 1],
+                    step.shared as usize,
+                    &step.params,
+                )
+            }?;
+            self.check_guards(&step.kernel)?;
+        }
+        Ok(())
+    }
 }
 
 impl Emulator {
@@ -37,34 +91,8 @@ impl Emulator {
                 clock_mhz: 0,
                 memory_clock_mhz: 0,
             },
-            memory: Mutex::default(),
+            memory: Memory::default(),
         }
-    }
-
-    /// The allocation that holds these bytes; they are checked against its end.
-    fn check(&self, at: u64, bytes: usize) -> Result<()> {
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = memory
-            .iter()
-            .any(|(start, (_, size))| at >= *start && at + bytes as u64 <= start + *size as u64);
-        if !fits {
-            bail!("{bytes} bytes at {at:#x} are no memory of the emulator")
-        }
-        Ok(())
-    }
-
-    /// Whether launches have left everything around allocations alone.
-    fn check_guards(&self, kernel: &str) -> Result<()> {
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let intact = u64::from_ne_bytes([GUARD_BYTE; 8]);
-        for (at, (words, bytes)) in memory.iter() {
-            let first = (*at - words.as_ptr() as u64) as usize / 8;
-            let ends = [&words[..first], &words[first + bytes / 8..]];
-            if ends.iter().any(|end| end.iter().any(|w| *w != intact)) {
-                bail!("{kernel} wrote outside its memory")
-            }
-        }
-        Ok(())
     }
 }
 
@@ -83,44 +111,38 @@ impl Backend for Emulator {
         let first = (at - start) as usize / 8;
         // A NaN in every precision where nothing was written yet.
         words[first..first + bytes / 8].fill(u64::MAX);
-        self.memory
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(at, (words, bytes));
+        self.memory.all().insert(at, (words, bytes));
         Ok(at)
     }
 
     fn free(&self, at: u64) {
-        self.memory
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&at);
+        self.memory.all().remove(&at);
     }
 
     fn upload(&self, from: &[u8], to: u64) -> Result<()> {
-        self.check(to, from.len())?;
+        self.memory.check(to, from.len())?;
         // SAFETY: the range lies inside one live allocation, which nothing else refers to.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len()) };
         Ok(())
     }
 
     fn download(&self, from: u64, to: &mut [u8]) -> Result<()> {
-        self.check(from, to.len())?;
+        self.memory.check(from, to.len())?;
         // SAFETY: as above.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) };
         Ok(())
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        self.check(from, bytes)?;
-        self.check(to, bytes)?;
+        self.memory.check(from, bytes)?;
+        self.memory.check(to, bytes)?;
         // SAFETY: as above; ranges of different buffers.
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
         Ok(())
     }
 
     fn fill(&self, at: u64, value: u8, bytes: usize) -> Result<()> {
-        self.check(at, bytes)?;
+        self.memory.check(at, bytes)?;
         // SAFETY: as above.
         unsafe { std::ptr::write_bytes(at as *mut u8, value, bytes) };
         Ok(())
@@ -131,25 +153,13 @@ impl Backend for Emulator {
     }
 
     fn launch(&self, steps: &[Step]) -> Result<()> {
-        for step in steps {
-            // SAFETY: a step's addresses are of buffers that its tape keeps.
-            unsafe {
-                emulate::launch(
-                    &step.kernel,
-                    step.grid,
-                    [step.threads, 1, 1],
-                    step.shared as usize,
-                    &step.params,
-                )
-            }?;
-            self.check_guards(&step.kernel)?;
-        }
-        Ok(())
+        self.memory.launch(steps)
     }
 
     fn record(&self, steps: &[Step]) -> Result<Box<dyn Replay>> {
         Ok(Box::new(Recorded {
             steps: steps.to_vec(),
+            memory: self.memory.clone(),
         }))
     }
 
@@ -179,23 +189,12 @@ impl Backend for Emulator {
 #[derive(Debug)]
 struct Recorded {
     steps: Vec<Step>,
+    memory: Memory,
 }
 
 impl Replay for Recorded {
     fn replay(&self) -> Result<()> {
-        for step in &self.steps {
-            // SAFETY: a step's addresses are of buffers that its tape keeps.
-            unsafe {
-                emulate::launch(
-                    &step.kernel,
-                    step.grid,
-                    [step.threads, 1, 1],
-                    step.shared as usize,
-                    &step.params,
-                )
-            }?;
-        }
-        Ok(())
+        self.memory.launch(&self.steps)
     }
 }
 

@@ -11,6 +11,9 @@ mod attend;
 mod buffer;
 mod ceilings;
 mod device;
+#[cfg(test)]
+#[cfg(feature = "emulate")]
+mod device_testing;
 #[cfg(feature = "cuda")]
 mod driver;
 #[cfg(feature = "emulate")]
@@ -38,12 +41,3 @@ pub use norm::instance_norm_scratch;
 pub use ops::{Affine, GroupNorm, MOTION_COLUMNS, PictureSource, TrackState};
 pub use product::{PackedWeight, ProductOp, Window};
 pub use tape::{LayerTime, Tape};
-
-/// What tests run on: the CUDA device where `TRACK_TEST_CUDA` asks for it, else the emulator.
-#[cfg(all(test, feature = "emulate"))]
-fn test_device() -> candle_core::Result<Gpu> {
-    if std::env::var_os("TRACK_TEST_CUDA").is_some() {
-        return Gpu::cuda(0);
-    }
-    Ok(Gpu::emulated())
-}

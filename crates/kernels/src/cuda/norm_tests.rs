@@ -3,6 +3,7 @@
 use candle_core::{Device, Tensor};
 use proptest::prelude::*;
 
+use super::device_testing::{assert_near, floats, gpu, rounded, upload};
 use super::{Affine, Buffer, Element, Gpu, Tape, instance_norm_scratch};
 use crate::norm::{LayerNorm, instance_norm_relu_plain, l2_normalize_plain};
 use crate::testing::random;
@@ -16,38 +17,6 @@ fn tolerance(element: Element) -> f32 {
         Element::F32 | Element::Tf32 => 2e-6,
         Element::F16 => 6e-4,
         Element::Bf16 => 5e-3,
-    }
-}
-
-fn gpu() -> Gpu {
-    super::test_device().expect("the emulator is always there")
-}
-
-fn upload(gpu: &Gpu, element: Element, t: &Tensor) -> Buffer {
-    Buffer::of_tensor(gpu, element, t).unwrap()
-}
-
-/// A tensor whose values the type in memory holds exactly.
-fn rounded(element: Element, t: &Tensor) -> Tensor {
-    let values = element.decode(&element.encode(&floats(t)));
-    Tensor::from_vec(values, t.shape(), &Device::Cpu).unwrap()
-}
-
-fn floats(t: &Tensor) -> Vec<f32> {
-    t.flatten_all().unwrap().to_vec1::<f32>().unwrap()
-}
-
-#[track_caller]
-fn assert_near(got: &[f32], want: &Tensor, tolerance: f32, what: &str) {
-    let want = floats(want);
-    assert_eq!(got.len(), want.len(), "{what}");
-    let scale = want.iter().fold(1e-3f32, |m, v| m.max(v.abs()));
-    for (i, (g, w)) in got.iter().zip(&want).enumerate() {
-        // A NaN is never near.
-        assert!(
-            (g - w).abs() <= tolerance * scale,
-            "{what}: value {i} is {g}, not {w} (scale {scale})"
-        );
     }
 }
 

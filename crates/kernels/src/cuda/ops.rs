@@ -161,23 +161,9 @@ impl<C: Copy> Tape<C> {
         to: [usize; 2],
         out: Slice,
     ) -> Result<()> {
-        let values = n * to[0] * to[1] * 3;
-        let params = PictureParams {
-            source: source.room(n * from[0] * from[1] * 3, 1)?,
-            out: out.room(values, 4)?,
-            height: small(from[0])?,
-            width: small(from[1])?,
-            h: small(to[0])?,
-            w: small(to[1])?,
-        };
-        let result = Written {
-            at: params.out,
-            values,
-            element: Element::F32,
-        };
-        let grid = [(to[0] * to[1]).div_ceil(256), n, 1];
-        self.push("resize_u8_f32".to_owned(), grid, 256, 0, &params, result);
-        Ok(())
+        let name = "resize_u8_f32".to_owned();
+        let result = (out, Element::F32, 3);
+        self.picture(name, PictureSource::Bytes(source), n, from, to, result)
     }
 
     /// Pictures resized and scaled to −1..1: `[n, h, w, 4]`, the fourth channel zero.
@@ -193,14 +179,31 @@ impl<C: Copy> Tape<C> {
         to: [usize; 2],
         out: Slice,
     ) -> Result<()> {
-        let read = n * from[0] * from[1] * 3;
-        let (source, name) = match source {
-            PictureSource::Bytes(s) => (s.room(read, 1)?, "to_input"),
-            PictureSource::Floats(s) => (s.room(read, 4)?, "to_input_from_f32"),
+        let name = match source {
+            PictureSource::Bytes(_) => "to_input",
+            PictureSource::Floats(_) => "to_input_from_f32",
         };
-        let values = n * to[0] * to[1] * 4;
+        let name = format!("{name}_{}", element.memory());
+        self.picture(name, source, n, from, to, (out, element, 4))
+    }
+
+    /// Either of the two, with the result's channels.
+    fn picture(
+        &mut self,
+        kernel: String,
+        source: PictureSource,
+        n: usize,
+        from: [usize; 2],
+        to: [usize; 2],
+        (out, element, channels): (Slice, Element, usize),
+    ) -> Result<()> {
+        let read = n * from[0] * from[1] * 3;
+        let values = n * to[0] * to[1] * channels;
         let params = PictureParams {
-            source,
+            source: match source {
+                PictureSource::Bytes(s) => s.room(read, 1)?,
+                PictureSource::Floats(s) => s.room(read, 4)?,
+            },
             out: out.room(values, element.size())?,
             height: small(from[0])?,
             width: small(from[1])?,
@@ -213,14 +216,7 @@ impl<C: Copy> Tape<C> {
             element,
         };
         let grid = [(to[0] * to[1]).div_ceil(256), n, 1];
-        self.push(
-            format!("{name}_{}", element.memory()),
-            grid,
-            256,
-            0,
-            &params,
-            result,
-        );
+        self.push(kernel, grid, 256, 0, &params, result);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use super::tape::Written;
 use super::{Buffer, Element, Gpu, Tape, stream};
 
 /// As `ProductParams` in product.cuh.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(super) struct Params {
     pub(super) x: u64,
@@ -136,17 +136,20 @@ impl PackedWeight {
             )
         }
         gpu.check(element)?;
+        let whole = SLICE / element.size();
         let slice = match element {
             Element::F32 => F32_DEPTH,
-            other => SLICE / other.size(),
+            _ => whole,
         };
         // Neighbouring taps read almost the same values: with few channels at a time they are still at hand.
-        let near = SLICE / element.size();
-        let block = if channels % near == 0 { near } else { channels };
+        let block = if channels % whole == 0 {
+            whole
+        } else {
+            channels
+        };
         let packed = pack(weights, block, block, slice)?;
         let depth_padded = packed.len() / (weights.len() * columns);
         // Where a tap has fewer channels than half a slice, most of what is streamed would be padding.
-        let whole = SLICE / element.size();
         let streams = stream::available(gpu.info(), element) && 2 * channels > whole;
         let taps = kernel_h * kernel_w;
         let streamed = (streams && channels % whole != 0)
@@ -286,7 +289,33 @@ pub struct ProductOp<'a> {
     pub period_step: usize,
 }
 
-impl ProductOp<'_> {
+impl<'a> ProductOp<'a> {
+    /// A linear layer of `rows` vectors that lie `ld` values apart, its results side by side; what a convolution or an
+    /// epilogue has on top is set on it.
+    pub fn linear(
+        weight: &'a PackedWeight,
+        (x, ld): (Slice, usize),
+        out: Slice,
+        rows: usize,
+    ) -> Self {
+        Self {
+            weight,
+            x,
+            ld_x: ld,
+            x_batch: 0,
+            frames: rows,
+            window: Window::LINEAR,
+            residual: None,
+            out,
+            ld_out: weight.columns,
+            out_batch: 0,
+            group_rows: 0,
+            gelu: false,
+            period: 0,
+            period_step: 0,
+        }
+    }
+
     /// Rows of the product: pixels of the result.
     pub fn rows(&self) -> usize {
         self.frames * self.window.out[0] * self.window.out[1]
@@ -376,7 +405,7 @@ impl<C: Copy> Tape<C> {
             element: w.element,
         };
         if w.streamed_depth > 0
-            && let Some(tile) = op.tile()
+            && let Some(tile) = stream::tile(&op.window)
         {
             let weight = w.streamed.as_ref().unwrap_or(&w.weight);
             let operands = stream::Operands {
@@ -413,15 +442,11 @@ impl<C: Copy> Tape<C> {
             bail!("a grid of {cells} cells and {c} channels does not come in 64s")
         }
         let out = out.room(frames * n * cells, 4)?;
+        // Every vector is a row of its own, every cell an output: a linear layer whose weights are the grid.
         let params = Params {
             x: vectors.room(n * c, element.size())?,
             weight: grid.room(frames * cells * c, element.size())?,
-            bias: 0,
-            residual: 0,
-            norm_weight: 0,
-            norm_bias: 0,
             out,
-            x_batch: 0,
             weight_batch: (cells * c) as i64,
             out_batch: (n * cells) as i64,
             rows: small(n)?,
@@ -438,16 +463,10 @@ impl<C: Copy> Tape<C> {
             kernel_w: 1,
             stride_y: 1,
             stride_x: 1,
-            pad_y: 0,
-            pad_x: 0,
             channel_block: small(c)?,
             ld_out: small(cells)?,
-            ld_residual: 0,
-            group_rows: 0,
-            gelu: 0,
             out_f32: 1,
-            period: 0,
-            period_step: 0,
+            ..Params::default()
         };
         let written = Written {
             at: out,

@@ -3,7 +3,8 @@
 use candle_core::{DType, Device, Result, Tensor};
 use proptest::prelude::*;
 
-use super::{Buffer, Element, Gpu, PackedWeight, ProductOp, Tape, Window};
+use super::device_testing::{assert_near, gpu, rounded, upload};
+use super::{Buffer, Element, PackedWeight, ProductOp, Tape, Window};
 use crate::testing::random;
 
 const ALL: [Element; 4] = [Element::F32, Element::Tf32, Element::F16, Element::Bf16];
@@ -15,34 +16,6 @@ fn tolerance(element: Element) -> f32 {
         Element::Tf32 => 2e-3,
         Element::F16 => 1.2e-3,
         Element::Bf16 => 1e-2,
-    }
-}
-
-fn gpu() -> Gpu {
-    super::test_device().expect("the emulator is always there")
-}
-
-fn upload(gpu: &Gpu, element: Element, t: &Tensor) -> Buffer {
-    Buffer::of_tensor(gpu, element, t).unwrap()
-}
-
-/// A tensor whose values the type in memory holds exactly.
-fn rounded(element: Element, t: &Tensor) -> Tensor {
-    let values = t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    let values = element.decode(&element.encode(&values));
-    Tensor::from_vec(values, t.shape(), &Device::Cpu).unwrap()
-}
-
-fn assert_near(got: &[f32], want: &Tensor, tolerance: f32, what: &str) {
-    let want = want.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    assert_eq!(got.len(), want.len(), "{what}");
-    let scale = want.iter().fold(1e-3f32, |m, v| m.max(v.abs()));
-    for (i, (g, w)) in got.iter().zip(&want).enumerate() {
-        // A NaN is never near.
-        assert!(
-            (g - w).abs() <= tolerance * scale,
-            "{what}: value {i} is {g}, not {w} (scale {scale})"
-        );
     }
 }
 

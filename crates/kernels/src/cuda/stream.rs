@@ -3,7 +3,7 @@
 use candle_core::Result;
 
 use super::device::{DeviceInfo, TensorDesc};
-use super::product::{Params, ProductOp, SLICE, TILE_ROWS, small};
+use super::product::{Params, SLICE, TILE_ROWS, small};
 use super::tape::Written;
 use super::{Element, Tape, Window};
 
@@ -147,13 +147,6 @@ impl<C: Copy> Tape<C> {
             written,
         );
         Ok(())
-    }
-}
-
-impl ProductOp<'_> {
-    /// How its output is cut into tiles for the copy engine.
-    pub(super) fn tile(&self) -> Option<[usize; 3]> {
-        tile(&self.window)
     }
 }
 
