@@ -1,5 +1,5 @@
 // The first estimate of a track on a frame, from its query's costs there.
-#include "device.cuh"
+#include "resize.cuh"
 
 // Grid (n, frames of the chunk), 256 threads. Dynamic shared memory: none where the fine grid is twice the coarse one
 // on both axes and `width` a multiple of 4; h_low·w_low·4 bytes otherwise.
@@ -20,21 +20,6 @@ struct SoftArgMaxParams {
     float conv[18], conv_bias; // [2, 3, 3]: the coarse costs' taps, then the fine ones'
     float occ[12], occ_bias[2]; // [2, 6]: of mean, maximum, minimum, each coarse then fine
 };
-
-// Half-pixel centres, clamped to the border, as resize.rs has it.
-struct Tap {
-    int low, high;
-    float weight;
-};
-DEVICE Tap tap(int i, int size, int outputs) {
-    const float scale = __fdiv_rn(static_cast<float>(size), static_cast<float>(outputs));
-    const float at = fmaxf(__fadd_rn(__fmul_rn(scale, static_cast<float>(i) + 0.5f), -0.5f), 0.0f);
-    Tap t;
-    t.low = min(static_cast<int>(at), size - 1);
-    t.high = min(t.low + 1, size - 1);
-    t.weight = at - static_cast<float>(t.low);
-    return t;
-}
 
 DEVICE float blend(float a, float b, float share) { return a * (1.0f - share) + b * share; }
 

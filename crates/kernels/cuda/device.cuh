@@ -186,6 +186,9 @@ template <int LANES = 32> DEVICE float lanes_sum(float v) {
         v += lane_xor(v, mask);
     return v;
 }
+// Added to a variance before its root, in every norm.
+constexpr float NORM_EPS = 1e-5f;
+
 // A NaN stays one, so that it is found where it began.
 DEVICE float relu(float v) { return v < 0.0f ? 0.0f : v; }
 

@@ -1,8 +1,5 @@
 // Normalisations. Statistics are f32 whatever the type in memory; sums have a fixed order, so that results repeat.
-#include "device.cuh"
-
-// Added to a variance before its root.
-#define EPSILON 1e-5f
+#include "rows.cuh"
 
 // ---- Instance norm: statistics ----
 
@@ -106,7 +103,7 @@ DEVICE void merge_parts(const NormStatsParams &p, float *sums) {
             rest += sums[i * p.c + channel];
         float *moments = p.moments + static_cast<size_t>(blockIdx.y) * 2 * p.c + channel;
         moments[0] = mean;
-        moments[p.c] = p.weight[channel] / sqrtf(rest * each + EPSILON);
+        moments[p.c] = p.weight[channel] / sqrtf(rest * each + NORM_EPS);
     }
 }
 
@@ -261,7 +258,7 @@ template <class T> DEVICE void norm_apply(const NormApplyParams &p) {
 #pragma unroll
             for (int i = 0; i < N; i++)
                 value.v[i] =
-                    fmaxf(fmaf(value.v[i] - mean[i / 4].v[i % 4], scale[i / 4].v[i % 4], bias[i / 4].v[i % 4]), 0.0f);
+                    relu(fmaf(value.v[i] - mean[i / 4].v[i % 4], scale[i / 4].v[i % 4], bias[i / 4].v[i % 4]));
             value.store(y + u * stride);
         }
     }
@@ -344,52 +341,17 @@ struct LayerNormParams {
     int rows, c;
 };
 
-// CHUNKS: 16-byte chunks of a row that a lane holds.
 template <class T, int CHUNKS> DEVICE void layer_norm_rows(const LayerNormParams &p) {
-    constexpr int N = Pack16<T>::N, ROWS = 2;
-    const int first = (blockIdx.x * 8 + threadIdx.x / 32) * ROWS, lane = lane_id();
+    typedef RowPair<T, CHUNKS> Rows;
+    constexpr int N = Rows::N, ROWS = Rows::ROWS;
+    const int first = Rows::first();
     if (first >= p.rows)
         return;
-    Pack16<T> value[ROWS][CHUNKS];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        const T *x = static_cast<const T *>(p.x) + static_cast<size_t>(min(first + r, p.rows - 1)) * p.c;
-#pragma unroll
-        for (int k = 0; k < CHUNKS; k++) {
-            const int channel = (k * 32 + lane) * N;
-            if (channel < p.c) {
-                value[r][k].load(x + channel);
-            } else {
-#pragma unroll
-                for (int i = 0; i < N; i++)
-                    value[r][k].v[i] = 0.0f;
-            }
-        }
-    }
-    const float each = 1.0f / static_cast<float>(p.c);
-    float mean[ROWS], scale[ROWS];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        float sum = 0.0f, square = 0.0f;
-#pragma unroll
-        for (int k = 0; k < CHUNKS; k++)
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                sum += value[r][k].v[i];
-        mean[r] = lanes_sum(sum) * each;
-#pragma unroll
-        for (int k = 0; k < CHUNKS; k++)
-            if ((k * 32 + lane) * N < p.c)
-#pragma unroll
-                for (int i = 0; i < N; i++) {
-                    const float d = value[r][k].v[i] - mean[r];
-                    square = fmaf(d, d, square);
-                }
-        scale[r] = 1.0f / sqrtf(lanes_sum(square) * each + EPSILON);
-    }
+    Rows rows;
+    rows.load(static_cast<const T *>(p.x), first, p.rows, p.c);
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
-        const int channel = (k * 32 + lane) * N;
+        const int channel = Rows::channel(k);
         if (channel >= p.c)
             continue;
         Pack16<float> weight[N / 4], bias[N / 4];
@@ -402,10 +364,9 @@ template <class T, int CHUNKS> DEVICE void layer_norm_rows(const LayerNormParams
         for (int r = 0; r < ROWS; r++) {
 #pragma unroll
             for (int i = 0; i < N; i++)
-                value[r][k].v[i] =
-                    fmaf((value[r][k].v[i] - mean[r]) * scale[r], weight[i / 4].v[i % 4], bias[i / 4].v[i % 4]);
+                rows.value[r][k].v[i] = rows.normed(r, k, i, weight[i / 4].v[i % 4], bias[i / 4].v[i % 4]);
             if (first + r < p.rows)
-                value[r][k].store(static_cast<T *>(p.y) + static_cast<size_t>(first + r) * p.c + channel);
+                rows.value[r][k].store(static_cast<T *>(p.y) + static_cast<size_t>(first + r) * p.c + channel);
         }
     }
 }
@@ -471,7 +432,7 @@ KERNEL(group_norm_relu_f32, GroupNormParams, 256, 4) {
         square = fmaf(c, c, square);
         square = fmaf(d, d, square);
     }
-    const float scale = 1.0f / sqrtf(lanes_sum<4>(square) * each + EPSILON);
+    const float scale = 1.0f / sqrtf(lanes_sum<4>(square) * each + NORM_EPS);
     if (item >= pictures * quads)
         return;
     const float4 weight = *reinterpret_cast<const float4 *>(p.weight + blockIdx.y * p.affine_stride + channel);
@@ -480,10 +441,10 @@ KERNEL(group_norm_relu_f32, GroupNormParams, 256, 4) {
 #pragma unroll 4
     for (int i = 0; i < p.pixels; i++) {
         float4 v = *reinterpret_cast<const float4 *>(x + static_cast<size_t>(i) * p.c);
-        v.x = fmaxf(fmaf((v.x - mean) * scale, weight.x, bias.x), 0.0f);
-        v.y = fmaxf(fmaf((v.y - mean) * scale, weight.y, bias.y), 0.0f);
-        v.z = fmaxf(fmaf((v.z - mean) * scale, weight.z, bias.z), 0.0f);
-        v.w = fmaxf(fmaf((v.w - mean) * scale, weight.w, bias.w), 0.0f);
+        v.x = relu(fmaf((v.x - mean) * scale, weight.x, bias.x));
+        v.y = relu(fmaf((v.y - mean) * scale, weight.y, bias.y));
+        v.z = relu(fmaf((v.z - mean) * scale, weight.z, bias.z));
+        v.w = relu(fmaf((v.w - mean) * scale, weight.w, bias.w));
         const int row = picture * p.pixels + i;
         *reinterpret_cast<float4 *>(out + static_cast<size_t>(row % p.period) * p.ld +
                                     static_cast<size_t>(row / p.period) * p.step) = v;

@@ -1,5 +1,5 @@
 // Pictures to what the encoder reads, and queries' supports from what it gives.
-#include "device.cuh"
+#include "resize.cuh"
 
 // ---- Pictures ----
 
@@ -11,24 +11,6 @@ struct PictureParams {
     int height, width;  // of the source
     int h, w;           // of the result
 };
-
-// Two source cells and the share of the second.
-struct Tap {
-    int low, high;
-    float weight;
-};
-
-// Half-pixel centres, clamped to the border. The products are kept apart from the sums so that every device and the
-// CPU land on the same cells with the same weights.
-DEVICE Tap tap(int i, int size, int outputs) {
-    const float scale = __fdiv_rn(static_cast<float>(size), static_cast<float>(outputs));
-    const float at = fmaxf(__fadd_rn(__fmul_rn(scale, static_cast<float>(i) + 0.5f), -0.5f), 0.0f);
-    Tap t;
-    t.low = min(static_cast<int>(at), size - 1);
-    t.high = min(t.low + 1, size - 1);
-    t.weight = at - static_cast<float>(t.low);
-    return t;
-}
 
 // The three channels of one pixel of the resized picture, 0..255.
 template <class Source> DEVICE void resized(const PictureParams &p, int pixel, float (&value)[3]) {

@@ -27,8 +27,6 @@ struct ProductParams {
     int period, period_step;  // where period > 0: row r goes to row r % period, column + r / period · period_step
 };
 
-constexpr float NORM_EPS = 1e-5f;
-
 DEVICE float gelu(float v) { return 0.5f * v * (1.0f + erff(v * 0.70710678118654752f)); }
 // The same for results that are rounded to 16 bits: erf to 2e-7 by a polynomial times an exponential (Abramowitz and
 // Stegun, 7.1.26), in half the instructions.

@@ -1,5 +1,5 @@
 // The ends of a refinement iteration: what a token knows of its motion, and what its output corrects.
-#include "device.cuh"
+#include "rows.cuh"
 
 // ---- Motion ----
 
@@ -88,57 +88,20 @@ struct OutputParams {
     float scale_x, scale_y;
 };
 
-// CHUNKS: 16-byte chunks of a token that a lane holds.
 template <class T, int CHUNKS> DEVICE void output_rows(const OutputParams &p) {
-    constexpr int N = Pack16<T>::N, ROWS = 2;
-    const int first = (blockIdx.x * 8 + threadIdx.x / 32) * ROWS, lane = lane_id();
+    typedef RowPair<T, CHUNKS> Rows;
+    constexpr int N = Rows::N, ROWS = Rows::ROWS;
+    const int first = Rows::first();
     if (first >= p.tokens)
         return;
-    Pack16<T> value[ROWS][CHUNKS];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        const T *h = static_cast<const T *>(p.h) + static_cast<size_t>(min(first + r, p.tokens - 1)) * p.c;
-#pragma unroll
-        for (int k = 0; k < CHUNKS; k++) {
-            const int channel = (k * 32 + lane) * N;
-            if (channel < p.c) {
-                value[r][k].load(h + channel);
-            } else {
-#pragma unroll
-                for (int i = 0; i < N; i++)
-                    value[r][k].v[i] = 0.0f;
-            }
-        }
-    }
-    const float each = 1.0f / static_cast<float>(p.c);
-    float mean[ROWS], scale[ROWS], dot[ROWS][4];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        float sum = 0.0f, square = 0.0f;
-#pragma unroll
-        for (int k = 0; k < CHUNKS; k++)
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                sum += value[r][k].v[i];
-        mean[r] = lanes_sum(sum) * each;
-#pragma unroll
-        for (int k = 0; k < CHUNKS; k++)
-            if ((k * 32 + lane) * N < p.c)
-#pragma unroll
-                for (int i = 0; i < N; i++) {
-                    const float d = value[r][k].v[i] - mean[r];
-                    square = fmaf(d, d, square);
-                }
-        scale[r] = 1.0f / sqrtf(lanes_sum(square) * each + 1e-5f);
-#pragma unroll
-        for (int o = 0; o < 4; o++)
-            dot[r][o] = 0.0f;
-    }
+    Rows rows;
+    rows.load(static_cast<const T *>(p.h), first, p.tokens, p.c);
+    float dot[ROWS][4] = {};
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
 #pragma unroll
         for (int part = 0; part < N; part += 4) {
-            const int channel = (k * 32 + lane) * N + part;
+            const int channel = Rows::channel(k) + part;
             if (channel >= p.c)
                 continue;
             Pack16<float> norm, shift;
@@ -148,8 +111,7 @@ template <class T, int CHUNKS> DEVICE void output_rows(const OutputParams &p) {
             for (int r = 0; r < ROWS; r++)
 #pragma unroll
                 for (int i = 0; i < 4; i++)
-                    value[r][k].v[part + i] =
-                        fmaf((value[r][k].v[part + i] - mean[r]) * scale[r], norm.v[i], shift.v[i]);
+                    rows.value[r][k].v[part + i] = rows.normed(r, k, part + i, norm.v[i], shift.v[i]);
 #pragma unroll
             for (int o = 0; o < 4; o++) {
                 Pack16<float> weight;
@@ -158,7 +120,7 @@ template <class T, int CHUNKS> DEVICE void output_rows(const OutputParams &p) {
                 for (int r = 0; r < ROWS; r++)
 #pragma unroll
                     for (int i = 0; i < 4; i++)
-                        dot[r][o] = fmaf(value[r][k].v[part + i], weight.v[i], dot[r][o]);
+                        dot[r][o] = fmaf(rows.value[r][k].v[part + i], weight.v[i], dot[r][o]);
             }
         }
     }
@@ -169,7 +131,7 @@ template <class T, int CHUNKS> DEVICE void output_rows(const OutputParams &p) {
         for (int o = 0; o < 4; o++)
             out[o] = lanes_sum(dot[r][o]) + p.bias[o];
         const int token = first + r;
-        if (lane == 0 && token < p.tokens) {
+        if (lane_id() == 0 && token < p.tokens) {
             float2 *at = reinterpret_cast<float2 *>(p.positions) + token;
             const float2 from = *at;
             *at = make_float2(from.x + out[0] * p.scale_x, from.y + out[1] * p.scale_y);
