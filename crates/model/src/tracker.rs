@@ -95,6 +95,19 @@ pub struct SessionOptions {
     pub check_finite: bool,
 }
 
+impl SessionOptions {
+    /// Refuses a run that would take more than it may.
+    ///
+    /// # Errors
+    /// [`crate::Error::Memory`], where `needed` bytes are over the budget.
+    pub fn check_memory(&self, needed: u64) -> Result<()> {
+        match self.memory_budget {
+            Some(budget) if needed > budget => Err(crate::Error::Memory { needed, budget }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Where a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -168,6 +181,23 @@ impl fmt::Debug for Context<'_> {
 }
 
 impl Context<'_> {
+    /// Shows the observer a level's grid and supports, at 256×256.
+    pub(crate) fn show_level(&self, name: &str, grid: &Tensor, support: &Tensor) {
+        self.observer.stage(&format!("grid.{name}"), grid);
+        self.observer.stage(&format!("support.{name}"), support);
+    }
+
+    /// Shows the observer the state after an iteration; 0 is the first estimate.
+    pub(crate) fn show_state(&self, iteration: usize, state: &RawTracks) {
+        let show = |part, tensor| {
+            self.observer
+                .stage(&format!("iter{iteration}.{part}"), tensor)
+        };
+        show("tracks", &state.positions);
+        show("occlusion", &state.occlusion);
+        show("expected_dist", &state.expected_dist);
+    }
+
     /// Ends the run when the observer wants it.
     pub(crate) fn check(&self) -> Result<()> {
         if self.observer.cancelled() {

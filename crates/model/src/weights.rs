@@ -95,6 +95,18 @@ impl Weights {
         }
     }
 
+    /// Weights and biases of several layers of the same inputs, their outputs side by side.
+    pub(crate) fn joined(&self, names: &[String]) -> candle_core::Result<(Tensor, Tensor)> {
+        let pairs: Vec<_> = names
+            .iter()
+            .map(|name| self.pair(name))
+            .collect::<candle_core::Result<_>>()?;
+        let side_by_side = |pick: fn(&(Tensor, Tensor)) -> &Tensor| {
+            Tensor::cat(&pairs.iter().map(pick).collect::<Vec<_>>(), 0)
+        };
+        Ok((side_by_side(|p| &p.0)?, side_by_side(|p| &p.1)?))
+    }
+
     /// A layer's weight and bias.
     pub(crate) fn pair(&self, name: &str) -> candle_core::Result<(Tensor, Tensor)> {
         Ok((

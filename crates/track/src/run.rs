@@ -86,11 +86,8 @@ fn compute(
         height: clip.height() as usize,
     };
     let options = tracker.session_options();
-    if let (Some(frames), Some(budget)) = (expected, options.memory_budget) {
-        let needed = tracker.model.memory(size, frames, points.len(), &options);
-        if needed > budget {
-            return Err(track_model::Error::Memory { needed, budget }.into());
-        }
+    if let Some(frames) = expected {
+        options.check_memory(tracker.model.memory(size, frames, points.len(), &options))?;
     }
     let relay = Relay {
         watch,

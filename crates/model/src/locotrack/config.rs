@@ -7,6 +7,8 @@ pub(super) const MODEL_SIZE: Size = Size {
     width: 256,
     height: 256,
 };
+/// What the grids are called, in the order in which the refinement reads them.
+pub(super) const LEVEL_NAMES: [&str; 3] = ["hires", "lowres", "highest"];
 /// Refinements of every track.
 pub(super) const ITERATIONS: usize = 4;
 /// Transformer layers.

@@ -63,6 +63,10 @@ const PATCH: u64 = ((SUPPORT + 1) * (SUPPORT + 1)) as u64;
 /// Bytes of an f32.
 const F32: u64 = 4;
 
+/// Operations that read a cell of the fine cost volume: interpolation 7, convolution 2 · 18 + 1, softmax 4, weighted
+/// sums 7.
+const PER_COST: u64 = 7 + 37 + 4 + 7;
+
 /// u8 pixels `from` are read, values `to` written, both counted with their channels; `resized`: interpolated.
 pub(crate) fn resize(from: usize, to: usize, resized: bool) -> Cost {
     Cost {
@@ -142,8 +146,7 @@ pub(crate) fn cost_volume(
     };
     let volume = n * frames * fine.0 as u64;
     let read = Cost {
-        // Per cell of the fine grid: interpolation 7, convolution 2 · 18 + 1, softmax 4, weighted sums 7.
-        other: volume * (7 + 37 + 4 + 7),
+        other: volume * PER_COST,
         bytes: n * frames * 4 * F32,
         ..Cost::default()
     };
@@ -170,8 +173,7 @@ pub(crate) fn costs(n: usize, frames: usize, cells: usize, c: usize) -> Cost {
 pub(crate) fn soft_argmax(n: usize, frames: usize, coarse: usize, fine: usize) -> Cost {
     let tracks = (n * frames) as u64;
     Cost {
-        // As in `cost_volume`.
-        other: tracks * fine as u64 * (7 + 37 + 4 + 7),
+        other: tracks * fine as u64 * PER_COST,
         bytes: tracks * ((coarse + fine) as u64 + 4) * F32,
         ..Cost::default()
     }

@@ -80,6 +80,38 @@ fn sizes(clip: Size, resolution: Resolution) -> (Size, Size) {
     (input, refine)
 }
 
+/// The same for a session, which needs pixels.
+fn checked_sizes(clip: Size, options: &SessionOptions) -> Result<(Size, Size)> {
+    let (input, refine) = sizes(clip, options.resolution);
+    if [clip, input].iter().any(|s| s.width == 0 || s.height == 0) {
+        return Err(crate::Error::EmptyPicture);
+    }
+    Ok((input, refine))
+}
+
+/// How many frames these are, if they are pictures of the clip's size.
+fn count_frames(frames: &Tensor, clip: Size) -> Result<usize> {
+    let (n, height, width, channels) = frames.dims4()?;
+    let found = Size { width, height };
+    if found != clip || channels != 3 {
+        return Err(crate::Error::FrameSize {
+            expected: clip,
+            found,
+        });
+    }
+    Ok(n)
+}
+
+/// A query's frame, and its raster position y, x in cells of a grid of so many rows and columns.
+fn in_grid(query: &Query, [height, width]: [usize; 2], clip: Size) -> [f32; 3] {
+    let scale = |v: f32, cells: usize, pixels: usize| v * (cells as f32 / pixels as f32);
+    [
+        query.t,
+        scale(query.y, height, clip.height),
+        scale(query.x, width, clip.width),
+    ]
+}
+
 /// Values of one frame's three grids at a size.
 fn grid_values(size: Size) -> usize {
     [(2, 64), (4, 128), (8, 256)]
@@ -99,10 +131,7 @@ impl PointTracker for LocoTrack {
         options: &SessionOptions,
         context: Context<'a>,
     ) -> Result<Box<dyn Session + 'a>> {
-        let (input, refine) = sizes(clip, options.resolution);
-        if [clip, input].iter().any(|s| s.width == 0 || s.height == 0) {
-            return Err(crate::Error::EmptyPicture);
-        }
+        let (input, refine) = checked_sizes(clip, options)?;
         Ok(Box::new(LocoTrackSession::new(
             self,
             clip,

@@ -86,16 +86,12 @@ impl Refiner {
         let mut layers = Vec::new();
         for i in 0..LAYERS {
             let name = format!("torch_pips_mixer.transformer.layers.{i}");
-            let projections: Vec<_> = ["query_proj", "key_proj", "value_proj"]
-                .iter()
-                .map(|part| weights.pair(&format!("{name}.attn.{part}")))
-                .collect::<candle_core::Result<_>>()?;
-            let joined = |pick: fn(&(Tensor, Tensor)) -> &Tensor| {
-                Tensor::cat(&projections.iter().map(pick).collect::<Vec<_>>(), 0)
-            };
+            let (qkv, qkv_bias) = weights.joined(
+                &["query_proj", "key_proj", "value_proj"].map(|part| format!("{name}.attn.{part}")),
+            )?;
             layers.push(Layer {
                 norm_1: norm(&format!("{name}.layer_norm1"))?,
-                qkv: Linear::new(&joined(|p| &p.0)?, Some(&joined(|p| &p.1)?))?,
+                qkv: Linear::new(&qkv, Some(&qkv_bias))?,
                 project: linear(&format!("{name}.attn.final_proj"))?,
                 norm_2: norm(&format!("{name}.layer_norm2"))?,
                 dense_0: linear(&format!("{name}.dense.0"))?,

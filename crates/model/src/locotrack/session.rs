@@ -4,12 +4,12 @@ use candle_core::{Device, Tensor};
 use track_kernels::{initial_tracks, sample_support};
 use track_profile::Profiler;
 
-use super::config::{ITERATIONS, MODEL_SIZE};
+use super::config::{ITERATIONS, LEVEL_NAMES, MODEL_SIZE};
 use super::cost::{self, name};
 use super::encoder::Grids;
 use super::layers::{Layers, Place};
 use super::refine::State;
-use super::{LocoTrack, check_queries, own_frame, to_input};
+use super::{LocoTrack, check_queries, count_frames, in_grid, own_frame, to_input};
 use crate::{
     Context, Error, PointTracker, Query, RawTracks, Result, Session, SessionOptions, Size, Stage,
 };
@@ -100,21 +100,7 @@ impl<'a> LocoTrackSession<'a> {
     /// Refuses a run that would take more than it may.
     fn check_memory(&self, frames: usize, queries: usize) -> Result<()> {
         let needed = self.model.memory(self.clip, frames, queries, &self.options);
-        match self.options.memory_budget {
-            Some(budget) if needed > budget => Err(Error::Memory { needed, budget }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Raster position of a query in cells of a grid, with its frame.
-    fn in_grid(&self, query: &Query, grid: &Tensor) -> candle_core::Result<[f32; 3]> {
-        let (_, height, width, _) = grid.dims4()?;
-        let scale = |v: f32, cells: usize, pixels: usize| v * (cells as f32 / pixels as f32);
-        Ok([
-            query.t,
-            scale(query.y, height, self.clip.height),
-            scale(query.x, width, self.clip.width),
-        ])
+        self.options.check_memory(needed)
     }
 
     /// The layers of a forward pass, and what they work on.
@@ -133,10 +119,11 @@ impl<'a> LocoTrackSession<'a> {
         layers: &Layers<'_>,
     ) -> Result<[Tensor; 3]> {
         let sample = |grid: &Tensor| {
+            let (_, height, width, _) = grid.dims4()?;
             let at: Vec<_> = queries
                 .iter()
-                .map(|q| self.in_grid(q, grid))
-                .collect::<candle_core::Result<_>>()?;
+                .map(|q| in_grid(q, [height, width], self.clip))
+                .collect();
             let cost = cost::support(at.len(), grid.dim(3)?);
             layers.run(name::SUPPORT, cost, || sample_support(grid, &at))
         };
@@ -208,14 +195,7 @@ impl<'a> LocoTrackSession<'a> {
 
 impl Session for LocoTrackSession<'_> {
     fn push(&mut self, frames: &Tensor) -> Result<()> {
-        let (n, height, width, channels) = frames.dims4()?;
-        let found = Size { width, height };
-        if found != self.clip || channels != 3 {
-            return Err(Error::FrameSize {
-                expected: self.clip,
-                found,
-            });
-        }
+        let n = count_frames(frames, self.clip)?;
         self.check_memory(self.frames + n, 1)?;
         for first in (0..n).step_by(ENCODED_TOGETHER) {
             self.context.check()?;
@@ -314,15 +294,9 @@ impl Session for LocoTrackSession<'_> {
 impl LocoTrackSession<'_> {
     fn show_start(&self, grids: &Grids, supports: &[Tensor; 3]) {
         if self.context.observer.wants_stages() {
-            for ((name, grid), support) in ["hires", "lowres", "highest"]
-                .iter()
-                .zip(grids.levels())
-                .zip(supports)
-            {
-                self.context.observer.stage(&format!("grid.{name}"), grid);
-                self.context
-                    .observer
-                    .stage(&format!("support.{name}"), support);
+            let levels = grids.levels().into_iter().zip(supports);
+            for (name, (grid, support)) in LEVEL_NAMES.into_iter().zip(levels) {
+                self.context.show_level(name, grid, support);
             }
         }
     }
@@ -330,16 +304,7 @@ impl LocoTrackSession<'_> {
     fn show(&self, iteration: usize, state: &State) -> Result<()> {
         if self.context.observer.wants_stages() {
             let raw = self.collect(std::slice::from_ref(state))?;
-            let parts = [
-                ("tracks", raw.positions),
-                ("occlusion", raw.occlusion),
-                ("expected_dist", raw.expected_dist),
-            ];
-            for (name, tensor) in parts {
-                self.context
-                    .observer
-                    .stage(&format!("iter{iteration}.{name}"), &tensor);
-            }
+            self.context.show_state(iteration, &raw);
         }
         Ok(())
     }

@@ -153,11 +153,7 @@ impl Bench {
         let needed = first
             .model
             .memory(source.size(), expected, self.points, &options);
-        if let Some(budget) = options.memory_budget
-            && needed > budget
-        {
-            return Err(track_model::Error::Memory { needed, budget }.into());
-        }
+        options.check_memory(needed)?;
         let machine = host::machine();
         let (device, before) = ceilings::of(first, &machine)?;
         let worked_on = self.size.unwrap_or(MODEL_SIZE);

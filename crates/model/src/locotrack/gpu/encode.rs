@@ -2,7 +2,7 @@
 
 use candle_core::Result;
 use track_kernels::cuda::{
-    Gpu, PictureSource, ProductOp, Slice, Tape, Window, instance_norm_scratch,
+    Affine, Gpu, PackedWeight, PictureSource, ProductOp, Slice, Tape, Window, instance_norm_scratch,
 };
 use track_profile::Cost;
 
@@ -214,13 +214,7 @@ impl Recorder<'_> {
         Ok(Grid { at: out, ..y })
     }
 
-    fn norm(
-        &mut self,
-        name: &'static str,
-        x: Grid,
-        affine: &track_kernels::cuda::Affine,
-        y: Slice,
-    ) -> Result<()> {
+    fn norm(&mut self, name: &'static str, x: Grid, affine: &Affine, y: Slice) -> Result<()> {
         self.tape
             .layer(name, cost::norm(x.values(self.frames), x.c));
         let shape = (self.frames, x.size[0] * x.size[1], x.c);
@@ -229,30 +223,9 @@ impl Recorder<'_> {
             .instance_norm_relu(element, x.at, shape, affine, self.scratch, y)
     }
 
-    /// A convolution without what differs between them.
-    fn op<'w>(
-        &self,
-        weight: &'w track_kernels::cuda::PackedWeight,
-        x: Slice,
-        ld_x: usize,
-        out: Slice,
-    ) -> ProductOp<'w> {
-        ProductOp {
-            weight,
-            x,
-            ld_x,
-            x_batch: 0,
-            frames: self.frames,
-            window: Window::LINEAR,
-            residual: None,
-            out,
-            ld_out: weight.columns(),
-            out_batch: 0,
-            group_rows: 0,
-            gelu: false,
-            period: 0,
-            period_step: 0,
-        }
+    /// A convolution but for its window and what is added.
+    fn op<'w>(&self, weight: &'w PackedWeight, x: Slice, ld_x: usize, out: Slice) -> ProductOp<'w> {
+        ProductOp::linear(weight, (x, ld_x), out, self.frames)
     }
 }
 

@@ -290,7 +290,7 @@ impl Buffers {
             name::INPUT,
             cost::linear(tokens, network.config.token(), dim),
         );
-        tape.product(&linear(
+        tape.product(&ProductOp::linear(
             &network.input,
             (self.tokens, width),
             self.h,
@@ -411,7 +411,12 @@ impl Buffers {
         tape.layer(name::NORM, norm);
         tape.layer_norm(element, self.h, (tokens, dim), &layer.norm_1, self.normed)?;
         tape.layer(name::QKV, cost::linear(tokens, dim, 3 * dim));
-        tape.product(&linear(&layer.qkv, (self.normed, dim), self.qkv, tokens))?;
+        tape.product(&ProductOp::linear(
+            &layer.qkv,
+            (self.normed, dim),
+            self.qkv,
+            tokens,
+        ))?;
         tape.layer(name::ATTENTION, cost::attention(n, frames, dim));
         let attention = Attention {
             heads: dim / HEAD,
@@ -424,43 +429,18 @@ impl Buffers {
         );
         tape.product(&ProductOp {
             residual: Some((self.h, dim)),
-            ..linear(&layer.project, (self.mixed, dim), self.h, tokens)
+            ..ProductOp::linear(&layer.project, (self.mixed, dim), self.h, tokens)
         })?;
         tape.layer(name::NORM, norm);
         tape.layer_norm(element, self.h, (tokens, dim), &layer.norm_2, self.normed)?;
         tape.layer(name::DENSE, cost::dense(tokens, dim));
         tape.product(&ProductOp {
             gelu: true,
-            ..linear(&layer.dense_0, (self.normed, dim), self.wide, tokens)
+            ..ProductOp::linear(&layer.dense_0, (self.normed, dim), self.wide, tokens)
         })?;
         tape.product(&ProductOp {
             residual: Some((self.h, dim)),
-            ..linear(&layer.dense_2, (self.wide, 4 * dim), self.h, tokens)
+            ..ProductOp::linear(&layer.dense_2, (self.wide, 4 * dim), self.h, tokens)
         })
-    }
-}
-
-/// A linear layer of `rows` vectors that lie `ld` values apart.
-fn linear(
-    weight: &track_kernels::cuda::PackedWeight,
-    (x, ld): (Slice, usize),
-    out: Slice,
-    rows: usize,
-) -> ProductOp<'_> {
-    ProductOp {
-        weight,
-        x,
-        ld_x: ld,
-        x_batch: 0,
-        frames: rows,
-        window: Window::LINEAR,
-        residual: None,
-        out,
-        ld_out: weight.columns(),
-        out_batch: 0,
-        group_rows: 0,
-        gelu: false,
-        period: 0,
-        period_step: 0,
     }
 }

@@ -106,10 +106,7 @@ impl PointTracker for GpuLocoTrack {
         options: &SessionOptions,
         context: Context<'a>,
     ) -> Result<Box<dyn Session + 'a>> {
-        let (input, refine) = super::sizes(clip, options.resolution);
-        if [clip, input].iter().any(|s| s.width == 0 || s.height == 0) {
-            return Err(crate::Error::EmptyPicture);
-        }
+        let (input, refine) = super::checked_sizes(clip, options)?;
         let workspace = self.workspace(clip, input, refine);
         Ok(Box::new(GpuSession::new(
             self,

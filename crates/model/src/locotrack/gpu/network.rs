@@ -96,17 +96,12 @@ impl Network {
         let mut layers = Vec::new();
         for i in 0..LAYERS {
             let name = format!("torch_pips_mixer.transformer.layers.{i}");
-            let projections: Vec<_> = ["query_proj", "key_proj", "value_proj"]
-                .iter()
-                .map(|part| weights.pair(&format!("{name}.attn.{part}")))
-                .collect::<Result<_>>()?;
-            let joined = |pick: fn(&(Tensor, Tensor)) -> &Tensor| {
-                Tensor::cat(&projections.iter().map(pick).collect::<Vec<_>>(), 0)
-            };
-            let (weight, bias) = (joined(|p| &p.0)?, joined(|p| &p.1)?);
+            let (qkv, qkv_bias) = weights.joined(
+                &["query_proj", "key_proj", "value_proj"].map(|part| format!("{name}.attn.{part}")),
+            )?;
             layers.push(Layer {
                 norm_1: affine(&format!("{name}.layer_norm1"))?,
-                qkv: PackedWeight::linear(gpu, element, &weight, Some(&bias))?,
+                qkv: PackedWeight::linear(gpu, element, &qkv, Some(&qkv_bias))?,
                 project: linear(&format!("{name}.attn.final_proj"))?,
                 norm_2: affine(&format!("{name}.layer_norm2"))?,
                 dense_0: linear(&format!("{name}.dense.0"))?,

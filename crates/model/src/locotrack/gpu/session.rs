@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use candle_core::{Device, Tensor};
+use track_kernels::SUPPORT;
 use track_kernels::cuda::{Element, Gpu, Span, Tape};
 use track_profile::Cost;
 
@@ -11,10 +12,12 @@ use super::encode::{self, LEVELS, Sizes, grid_size, grid_values};
 use super::follow::{FINE, FINE_QUERIES, FIRST, FIRST_QUERIES, FIRST_SUPPORT, Plan, Shape};
 use super::room::Room;
 use super::{GpuLocoTrack, batch, query_chunk};
-use crate::locotrack::config::{ITERATIONS, MODEL_SIZE};
+use crate::locotrack::config::{ITERATIONS, LEVEL_NAMES, MODEL_SIZE};
 use crate::locotrack::layers::Place;
+use crate::locotrack::{check_queries, count_frames, in_grid, own_frame};
 use crate::{
-    Context, DeviceStats, Error, Query, RawTracks, Result, Session, SessionOptions, Size, Stage,
+    Context, DeviceStats, Error, PointTracker, Query, RawTracks, Result, Session, SessionOptions,
+    Size, Stage,
 };
 
 /// Grids have room for so many frames more each time that they grow.
@@ -58,17 +61,13 @@ const PLANS: usize = 4;
 
 pub(super) struct GpuSession<'a> {
     model: &'a GpuLocoTrack,
-    /// Always there until the session is dropped.
-    workspace: Option<Workspace>,
+    workspace: Workspace,
     options: SessionOptions,
-    context: Context<'a>,
+    runner: Runner<'a>,
     frames: usize,
     spans: Vec<Span>,
     uploads: Vec<Span>,
     downloads: Vec<Span>,
-    launches: u64,
-    /// Device time of profiled layers so far.
-    profiled: Duration,
 }
 
 impl<'a> GpuSession<'a> {
@@ -80,15 +79,19 @@ impl<'a> GpuSession<'a> {
     ) -> Self {
         Self {
             model,
-            workspace: Some(workspace),
+            workspace,
+            runner: Runner {
+                context,
+                check_finite: options.check_finite,
+                precision: model.precision,
+                profiled: Duration::ZERO,
+                launches: 0,
+            },
             options,
-            context,
             frames: 0,
             spans: Vec::new(),
             uploads: Vec::new(),
             downloads: Vec::new(),
-            launches: 0,
-            profiled: Duration::ZERO,
         }
     }
 }
@@ -97,32 +100,38 @@ impl Drop for GpuSession<'_> {
     fn drop(&mut self) {
         // A failure of the device shows at its next use.
         let _ = self.model.gpu.wait();
-        if let Some(workspace) = self.workspace.take() {
-            self.model.give_back(workspace);
-        }
+        let Workspace {
+            clip,
+            input,
+            refine,
+            ..
+        } = self.workspace;
+        let empty = Workspace::new(&self.model.gpu, clip, input, refine);
+        self.model
+            .give_back(std::mem::replace(&mut self.workspace, empty));
     }
 }
 
-/// What a session's tapes are run with.
-struct Runner<'a, 'b> {
-    context: &'a Context<'b>,
+/// Runs a session's tapes and keeps count.
+struct Runner<'a> {
+    context: Context<'a>,
     check_finite: bool,
     precision: crate::Precision,
-    place: Place,
-    profiled: &'a mut Duration,
-    launches: &'a mut u64,
+    /// Device time of profiled layers so far.
+    profiled: Duration,
+    launches: u64,
 }
 
-impl Runner<'_, '_> {
+impl Runner<'_> {
     /// Runs a tape: as a graph where it will be run again, launch by launch where it is measured or checked.
-    fn run(&mut self, tape: &mut Tape<Cost>, again: bool) -> Result<()> {
-        *self.launches += tape.launches() as u64;
+    fn run(&mut self, tape: &mut Tape<Cost>, place: Place, again: bool) -> Result<()> {
+        self.launches += tape.launches() as u64;
         if self.check_finite {
             return match tape.first_not_finite()? {
                 Some(layer) => Err(Error::NotFinite {
                     layer: layer.to_owned(),
                     precision: self.precision,
-                    place: self.place.to_string(),
+                    place: place.to_string(),
                 }),
                 None => Ok(()),
             };
@@ -130,16 +139,14 @@ impl Runner<'_, '_> {
         if self.context.profiler.is_on() {
             let mut end = Duration::ZERO;
             for time in tape.run_timed()? {
-                let start = *self.profiled + time.start;
+                let start = self.profiled + time.start;
                 self.context
                     .profiler
                     .record(time.name, start, time.time, time.cost);
                 end = time.start + time.time;
             }
-            *self.profiled += end;
-            return Ok(());
-        }
-        if again {
+            self.profiled += end;
+        } else if again {
             tape.run()?;
         } else {
             tape.run_once()?;
@@ -150,36 +157,17 @@ impl Runner<'_, '_> {
 
 impl GpuSession<'_> {
     fn check_memory(&self, frames: usize, queries: usize) -> Result<()> {
-        use crate::PointTracker;
-        let workspace = self.workspace.as_ref();
-        let clip = workspace.map_or(MODEL_SIZE, |w| w.clip);
+        let clip = self.workspace.clip;
         let needed = self.model.memory(clip, frames, queries, &self.options);
-        match self.options.memory_budget {
-            Some(budget) if needed > budget => Err(Error::Memory { needed, budget }),
-            _ => Ok(()),
-        }
-    }
-
-    fn check_queries(&self, queries: &[Query]) -> Result<()> {
-        crate::locotrack::check_queries(queries, self.frames)
+        self.options.check_memory(needed)
     }
 
     /// Encodes the `count` frames that lie in the buffer "frames".
     fn encode(&mut self, count: usize) -> Result<()> {
-        let model = self.model;
-        let Some(workspace) = self.workspace.as_mut() else {
-            return Err(Error::NoFrames);
-        };
-        let mut runner = Runner {
-            context: &self.context,
-            check_finite: self.options.check_finite,
-            precision: model.precision,
-            place: Place::Frames {
-                first: self.frames,
-                end: self.frames + count,
-            },
-            profiled: &mut self.profiled,
-            launches: &mut self.launches,
+        let (model, workspace) = (self.model, &mut self.workspace);
+        let place = Place::Frames {
+            first: self.frames,
+            end: self.frames + count,
         };
         let watch = model.gpu.stopwatch()?;
         let size = model.network.element.size();
@@ -211,7 +199,7 @@ impl GpuSession<'_> {
                 workspace.encoders.insert(key, (room.generation(), tape));
             }
             if let Some((_, tape)) = workspace.encoders.get_mut(&key) {
-                runner.run(tape, true)?;
+                self.runner.run(tape, place, true)?;
             }
             let part = (self.frames, count);
             let mut publish = encode::publish(
@@ -222,7 +210,7 @@ impl GpuSession<'_> {
                 part,
                 grids,
             )?;
-            runner.run(&mut publish, false)?;
+            self.runner.run(&mut publish, place, false)?;
         }
         self.spans.push(watch.stop()?);
         self.frames += count;
@@ -230,46 +218,35 @@ impl GpuSession<'_> {
     }
 
     /// Writes a chunk's queries where the tapes read them.
-    fn place_queries(&mut self, queries: &[Query]) -> Result<()> {
-        let Some(workspace) = self.workspace.as_ref() else {
-            return Err(Error::NoFrames);
-        };
+    fn place_queries(&self, queries: &[Query]) -> Result<()> {
+        let workspace = &self.workspace;
         let (clip, room) = (workspace.clip, &workspace.room);
         let bytes =
             |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
-        let scale = |v: f32, to: usize, from: usize| v * (to as f32 / from as f32);
         let sets = [
             Some((FIRST_QUERIES, MODEL_SIZE)),
             (workspace.refine != MODEL_SIZE).then_some((FINE_QUERIES, workspace.refine)),
         ];
         for (names, work) in sets.into_iter().flatten() {
             for (level, name) in names.into_iter().enumerate() {
-                let [height, width] = grid_size(work, level);
+                let size = grid_size(work, level);
                 let at: Vec<f32> = queries
                     .iter()
-                    .flat_map(|q| {
-                        [
-                            q.t,
-                            scale(q.y, height, clip.height),
-                            scale(q.x, width, clip.width),
-                        ]
-                    })
+                    .flat_map(|q| in_grid(q, size, clip))
                     .collect();
                 room.buffer(name)?.write(0, &bytes(&at))?;
             }
         }
         let own: Vec<u8> = queries
             .iter()
-            .flat_map(|q| (crate::locotrack::own_frame(q, self.frames) as i32).to_le_bytes())
+            .flat_map(|q| (own_frame(q, self.frames) as i32).to_le_bytes())
             .collect();
         room.buffer("own frame")?.write(0, &own)?;
         let position: Vec<f32> = queries
             .iter()
             .flat_map(|q| {
-                [
-                    scale(q.x, MODEL_SIZE.width, clip.width),
-                    scale(q.y, MODEL_SIZE.height, clip.height),
-                ]
+                let [_, y, x] = in_grid(q, [MODEL_SIZE.height, MODEL_SIZE.width], clip);
+                [x, y]
             })
             .collect();
         room.buffer("own position")?.write(0, &bytes(&position))?;
@@ -278,11 +255,7 @@ impl GpuSession<'_> {
 
     /// The tapes for such a chunk: recorded before, or now.
     fn plan(&mut self, n: usize) -> Result<usize> {
-        let model = self.model;
-        let frames = self.frames;
-        let Some(workspace) = self.workspace.as_mut() else {
-            return Err(Error::NoFrames);
-        };
+        let (model, frames, workspace) = (self.model, self.frames, &mut self.workspace);
         let shape = Shape {
             n,
             frames,
@@ -304,10 +277,7 @@ impl GpuSession<'_> {
 
     /// The state of the chunk on the device: positions in pixels of the clip, and the logits.
     fn state(&self, n: usize) -> Result<RawTracks> {
-        let Some(workspace) = self.workspace.as_ref() else {
-            return Err(Error::NoFrames);
-        };
-        let (room, clip, cpu) = (&workspace.room, workspace.clip, Device::Cpu);
+        let (room, clip, cpu) = (&self.workspace.room, self.workspace.clip, Device::Cpu);
         let tracks = n * self.frames;
         let scale = [
             clip.width as f32 / MODEL_SIZE.width as f32,
@@ -329,40 +299,27 @@ impl GpuSession<'_> {
     }
 
     fn show(&self, iteration: usize, n: usize) -> Result<()> {
-        let observer = self.context.observer;
-        if observer.wants_stages() {
-            let raw = self.state(n)?;
-            observer.stage(&format!("iter{iteration}.tracks"), &raw.positions);
-            observer.stage(&format!("iter{iteration}.occlusion"), &raw.occlusion);
-            observer.stage(
-                &format!("iter{iteration}.expected_dist"),
-                &raw.expected_dist,
-            );
+        let context = &self.runner.context;
+        if context.observer.wants_stages() {
+            if iteration == 0 {
+                self.show_start(n)?;
+            }
+            context.show_state(iteration, &self.state(n)?);
         }
         Ok(())
     }
 
     fn show_start(&self, n: usize) -> Result<()> {
-        let (observer, element) = (self.context.observer, self.model.network.element);
-        let Some(workspace) = self.workspace.as_ref() else {
-            return Err(Error::NoFrames);
-        };
-        if !observer.wants_stages() {
-            return Ok(());
-        }
-        for (level, name) in ["hires", "lowres", "highest"].into_iter().enumerate() {
+        let (room, element) = (&self.workspace.room, self.model.network.element);
+        for (level, name) in LEVEL_NAMES.into_iter().enumerate() {
             let ([h, w], c) = (grid_size(MODEL_SIZE, level), LEVELS[level].1);
-            let grid = workspace.room.buffer(FIRST[level])?;
-            let grid = grid.values(element, self.frames * h * w * c)?;
-            let grid = Tensor::from_vec(grid, (self.frames, h, w, c), &Device::Cpu)?;
-            observer.stage(&format!("grid.{name}"), &grid);
-            let support = workspace.room.buffer(FIRST_SUPPORT[level])?;
-            let support = Tensor::from_vec(
-                support.values(element, n * 49 * c)?,
-                (n, 7, 7, c),
-                &Device::Cpu,
-            )?;
-            observer.stage(&format!("support.{name}"), &support);
+            let values = |name, shape: &[usize]| -> Result<Tensor> {
+                let values = room.buffer(name)?.values(element, shape.iter().product())?;
+                Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
+            };
+            let grid = values(FIRST[level], &[self.frames, h, w, c])?;
+            let support = values(FIRST_SUPPORT[level], &[n, SUPPORT, SUPPORT, c])?;
+            self.runner.context.show_level(name, &grid, &support);
         }
         Ok(())
     }
@@ -370,32 +327,26 @@ impl GpuSession<'_> {
 
 impl Session for GpuSession<'_> {
     fn push(&mut self, frames: &Tensor) -> Result<()> {
-        let (n, height, width, channels) = frames.dims4()?;
-        let found = Size { width, height };
-        let Some(workspace) = self.workspace.as_mut() else {
-            return Err(Error::NoFrames);
-        };
-        if found != workspace.clip || channels != 3 {
-            return Err(Error::FrameSize {
-                expected: workspace.clip,
-                found,
-            });
-        }
-        let together = batch(workspace.input, workspace.refine);
-        let frame = width * height * 3;
-        workspace.room.take("frames", together * frame)?;
+        let n = count_frames(frames, self.workspace.clip)?;
+        let Workspace {
+            clip,
+            input,
+            refine,
+            ..
+        } = self.workspace;
+        let frame = clip.width * clip.height * 3;
+        let together = batch(input, refine) * frame;
+        self.workspace.room.take("frames", together)?;
         self.check_memory(self.frames + n, 1)?;
         let bytes = frames.flatten_all()?.to_vec1::<u8>()?;
-        for part in bytes.chunks(together * frame) {
-            self.context.check()?;
+        for part in bytes.chunks(together) {
+            self.runner.context.check()?;
             let watch = self.model.gpu.stopwatch()?;
-            if let Some(workspace) = self.workspace.as_ref() {
-                workspace.room.buffer("frames")?.write(0, part)?;
-            }
+            self.workspace.room.buffer("frames")?.write(0, part)?;
             self.uploads.push(watch.stop()?);
-            self.launches += 1;
+            self.runner.launches += 1;
             self.encode(part.len() / frame)?;
-            self.context.observer.progress(Stage::Encode {
+            self.runner.context.observer.progress(Stage::Encode {
                 frames: self.frames,
             });
         }
@@ -410,7 +361,7 @@ impl Session for GpuSession<'_> {
         if self.frames == 0 {
             return Err(Error::NoFrames);
         }
-        self.check_queries(queries)?;
+        check_queries(queries, self.frames)?;
         self.check_memory(self.frames, queries.len())?;
         let chunk = query_chunk(self.options.query_chunk, self.frames);
         let total = queries.len().div_ceil(chunk) * (1 + ITERATIONS);
@@ -422,41 +373,31 @@ impl Session for GpuSession<'_> {
             self.place_queries(queries)?;
             let watch = self.model.gpu.stopwatch()?;
             for step in 0..=ITERATIONS {
-                self.context.check()?;
-                let mut runner = Runner {
-                    context: &self.context,
-                    check_finite: self.options.check_finite,
-                    precision: self.model.precision,
-                    place: Place::Points {
-                        first: k * chunk,
-                        end: k * chunk + n,
-                        iteration: step,
-                    },
-                    profiled: &mut self.profiled,
-                    launches: &mut self.launches,
+                self.runner.context.check()?;
+                let place = Place::Points {
+                    first: k * chunk,
+                    end: k * chunk + n,
+                    iteration: step,
                 };
-                if let Some(plan) = self.workspace.as_mut().and_then(|w| w.plans.get_mut(plan)) {
-                    let tape = if step == 0 {
-                        &mut plan.start
-                    } else {
-                        &mut plan.iterate
-                    };
-                    runner.run(tape, true)?;
-                }
-                if step == 0 {
-                    self.show_start(n)?;
-                }
+                let plan = &mut self.workspace.plans[plan];
+                let tape = if step == 0 {
+                    &mut plan.start
+                } else {
+                    &mut plan.iterate
+                };
+                self.runner.run(tape, place, true)?;
                 self.show(step, n)?;
                 done += 1;
-                self.context.observer.progress(Stage::Track { done, total });
+                let observer = self.runner.context.observer;
+                observer.progress(Stage::Track { done, total });
             }
             self.spans.push(watch.stop()?);
             let watch = self.model.gpu.stopwatch()?;
             parts.push(self.state(n)?);
             self.downloads.push(watch.stop()?);
-            self.launches += 3;
+            self.runner.launches += 3;
         }
-        self.context.check()?;
+        self.runner.context.check()?;
         join(&parts, self.frames)
     }
 
@@ -467,9 +408,8 @@ impl Session for GpuSession<'_> {
             upload: sum(&self.uploads)?,
             model: sum(&self.spans)?,
             download: sum(&self.downloads)?,
-            launches: self.launches,
-            memory_bytes: self.workspace.as_ref().map_or(0, Workspace::bytes)
-                + self.model.network.bytes(),
+            launches: self.runner.launches,
+            memory_bytes: self.workspace.bytes() + self.model.network.bytes(),
         })
     }
 }
