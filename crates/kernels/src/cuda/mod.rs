@@ -32,6 +32,7 @@ mod product;
 mod product_tests;
 mod stream;
 mod tape;
+mod weight;
 
 pub use buffer::{Buffer, Slice};
 pub use ceilings::Ceilings;
@@ -39,5 +40,6 @@ pub use device::{DeviceInfo, Element, Gpu, Span, Stopwatch};
 pub use lookup::{CORRELATION_CHANNELS, CorrelateLevel, HeadWeights, SoftArgMax};
 pub use norm::instance_norm_scratch;
 pub use ops::{Affine, GroupNorm, MOTION_COLUMNS, PictureSource, TrackState};
-pub use product::{PackedWeight, ProductOp, Window};
+pub use product::{ProductOp, Window};
 pub use tape::{LayerTime, Tape};
+pub use weight::PackedWeight;
