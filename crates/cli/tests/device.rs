@@ -14,23 +14,8 @@ use common::{Place, pgm};
 /// The exit code for devices.
 const DEVICE: i32 = 5;
 
-/// What the program may call before it has a device.
-const ENTRIES: [&str; 14] = [
-    "cuInit",
-    "cuDriverGetVersion",
-    "cuDeviceGet",
-    "cuDeviceGetCount",
-    "cuDeviceGetAttribute",
-    "cuDevicePrimaryCtxRetain",
-    "cuDevicePrimaryCtxRelease_v2",
-    "cuCtxSetCurrent",
-    "cuCtxGetCurrent",
-    "cuGetErrorName",
-    "cuGetErrorString",
-    "cuModuleLoadData",
-    "cuGraphLaunch",
-    "cuLaunchKernel",
-];
+/// Every entry point that a driver must have, as the program knows it.
+const ENTRIES: &[&str] = include!("../../kernels/src/cuda/entries.in");
 
 /// A library in the driver's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
